@@ -1,0 +1,5 @@
+//! PyTorch's CUDA caching allocator as a pure, deterministic state machine.
+
+#![forbid(unsafe_code)]
+
+pub mod settings;

@@ -1,0 +1,210 @@
+//! The tables that a snapshot is read into.
+
+use std::collections::BTreeMap;
+
+use vramwise_types::{Action, TorchVersion};
+
+use crate::tables::{StackId, StackTable, StringId, StringTable};
+
+/// A memory snapshot: state and history of every device in the file.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// One entry per device, index = device number. Devices without segments and events are kept.
+    pub devices: Vec<DeviceTrace>,
+    /// `allocator_settings`, where the file has them.
+    pub settings: Option<RecordedSettings>,
+    /// `external_annotations`.
+    pub annotations: Vec<Annotation>,
+    /// All strings of the file.
+    pub strings: StringTable,
+    /// All frames and stacks of the file.
+    pub stacks: StackTable,
+    /// Who wrote the file, as far as it can be told.
+    pub producer: Producer,
+    /// Oldest PyTorch whose schema this is (a guess from the keys that are present).
+    pub version_guess: Option<TorchVersion>,
+    /// Keys that this program does not know, with how often each occurred (`"block.color"` → 12).
+    pub unknown_keys: BTreeMap<String, u64>,
+    /// What the file lacks or what was odd in it.
+    pub warnings: Vec<Warning>,
+}
+
+/// State and history of one device.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceTrace {
+    /// Segments at the moment of the snapshot, ascending by address.
+    pub segments: Vec<Segment>,
+    /// Blocks of all segments; a segment's blocks are contiguous here ([`Segment::blocks`]).
+    pub blocks: Vec<Block>,
+    /// The history, oldest first.
+    pub events: Events,
+}
+
+/// The history as columns of equal length. Order is the file's order, which is authoritative.
+#[derive(Clone, Debug, Default)]
+pub struct Events {
+    /// What happened.
+    pub action: Vec<Action>,
+    /// Address, 0 where the entry has none; for [`Action::Oom`] the driver's free bytes (`device_free`).
+    pub addr: Vec<u64>,
+    /// Bytes (see [`Action`] for which).
+    pub size: Vec<u64>,
+    /// Index into [`Events::streams`].
+    pub stream: Vec<u32>,
+    /// The distinct stream handles in order of appearance (0 is the default stream).
+    pub streams: Vec<u64>,
+    /// Unix time in microseconds; empty where the file has no times (PyTorch 2.0).
+    pub time_us: Vec<u64>,
+    /// Stack of the entry; empty where no entry of the device has one.
+    pub stack: Vec<StackId>,
+    /// `compile_context` where it is not `N/A`: (event, text), ascending.
+    pub compile_context: Vec<(u32, StringId)>,
+    /// `user_metadata` where it is not empty: (event, text), ascending.
+    pub user_metadata: Vec<(u32, StringId)>,
+    /// `pool_id` where entries carry one (2026 main): (event, id), ascending.
+    pub pool_id: Vec<(u32, (u64, u64))>,
+}
+
+impl Events {
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.action.len()
+    }
+
+    /// Whether there is no history.
+    pub fn is_empty(&self) -> bool {
+        self.action.is_empty()
+    }
+
+    /// The stream handle of entry `i`.
+    pub fn stream_handle(&self, i: usize) -> u64 {
+        self.streams[self.stream[i] as usize]
+    }
+
+    /// The stack of entry `i`.
+    pub fn stack_of(&self, i: usize) -> StackId {
+        self.stack.get(i).copied().unwrap_or(StackId::NONE)
+    }
+}
+
+/// Which size class a segment serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SegmentKind {
+    /// Requests of up to 1 MiB.
+    Small,
+    /// Everything above.
+    Large,
+}
+
+/// A contiguous range of device memory held by the allocator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// First byte.
+    pub address: u64,
+    /// Bytes.
+    pub total_size: u64,
+    /// Bytes in allocated blocks, as the file says.
+    pub allocated_size: u64,
+    /// Bytes in active blocks, as the file says.
+    pub active_size: u64,
+    /// Sum of the requested sizes of active blocks, as the file says.
+    pub requested_size: u64,
+    /// Stream handle.
+    pub stream: u64,
+    /// Size class.
+    pub kind: SegmentKind,
+    /// `segment_pool_id`; `(0, 0)` is the default pool.
+    pub pool_id: (u64, u64),
+    /// Whether this is a mapped run of an expandable segment.
+    pub is_expandable: bool,
+    /// Stack of its creation.
+    pub stack: StackId,
+    /// Range of [`DeviceTrace::blocks`].
+    pub blocks: std::ops::Range<u32>,
+}
+
+/// A piece of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// First byte (computed where the file lacks it).
+    pub address: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Requested bytes; stale (or 0) for inactive blocks.
+    pub requested_size: u64,
+    /// What it is used for.
+    pub state: BlockState,
+    /// Stack of its allocation.
+    pub stack: StackId,
+}
+
+/// State of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BlockState {
+    /// Handed out.
+    ActiveAllocated,
+    /// Given back, but another stream may still use it.
+    ActivePendingFree,
+    /// Free.
+    Inactive,
+}
+
+impl BlockState {
+    /// The name that PyTorch writes.
+    pub fn name(self) -> &'static str {
+        match self {
+            BlockState::ActiveAllocated => "active_allocated",
+            BlockState::ActivePendingFree => "active_pending_free",
+            BlockState::Inactive => "inactive",
+        }
+    }
+}
+
+/// One end of an annotation (`record_function` and user marks).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Annotation {
+    /// Name.
+    pub name: StringId,
+    /// Whether this is the `START`.
+    pub is_start: bool,
+    /// Device, where it is known.
+    pub device: Option<u32>,
+    /// Unix time in microseconds.
+    pub time_us: u64,
+}
+
+/// `allocator_settings`: the settings at the end of the recording.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RecordedSettings {
+    /// The settings string, verbatim (`PYTORCH_CUDA_ALLOC_CONF`).
+    pub conf: String,
+    /// Bytes; `None` = unlimited.
+    pub max_split_size: Option<u64>,
+    /// 0 = off.
+    pub garbage_collection_threshold: f64,
+    /// Whether expandable segments were on.
+    pub expandable_segments: bool,
+    /// Size class in MiB (as written: "1", "2", … "32768") → divisions.
+    pub roundup_power2_divisions: Vec<(u64, u64)>,
+    /// Other keys with their value as text.
+    pub other: Vec<(String, String)>,
+}
+
+/// Who wrote a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Producer {
+    /// PyTorch's caching allocator, as far as the schema tells.
+    #[default]
+    PyTorch,
+    /// Something else with the same schema; the text says what gave it away.
+    Other(String),
+}
+
+/// Something that a reader of results should know about the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// Stable identifier, such as `ring-buffer-wrapped`.
+    pub code: &'static str,
+    /// One sentence for people.
+    pub message: String,
+}
