@@ -1,2 +1,56 @@
-//! Development tasks.
-fn main() {}
+//! Development tasks: `cargo xtask test`, `ci`, `tidy`, `bench`, `fuzz`.
+//!
+//! Every check that a change must pass lives here, so that one command shows what a reviewer or a
+//! build machine will see. Nothing here is part of the product, and nothing here needs the network
+//! beyond what `cargo` itself fetches.
+
+mod bench;
+mod ci;
+mod fuzz;
+mod metadata;
+mod shell;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Development tasks of the vramwise workspace.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", disable_version_flag = true)]
+struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Run all tests: unit, integration, documentation and Python ones.
+    Test(test::Args),
+    /// Everything that a change must pass: formatting, clippy, tidy, tests, a bounded fuzz run.
+    Ci,
+    /// Check the rules of the house that the compiler does not know.
+    Tidy,
+    /// Measure speed and memory against the budgets, as ratios within one run.
+    Bench(bench::Args),
+    /// Feed mutated input to every parser, on stable Rust and for a bounded number of inputs.
+    Fuzz(fuzz::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Args::parse().task {
+        Task::Test(args) => test::run(&args),
+        Task::Ci => ci::run(),
+        Task::Tidy => tidy::run(),
+        Task::Bench(args) => bench::run(&args),
+        Task::Fuzz(args) => fuzz::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            shell::say(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}

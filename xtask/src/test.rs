@@ -1,0 +1,58 @@
+//! `cargo xtask test`: everything that a fresh machine needs to run all tests.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+use crate::shell;
+
+/// Options of `cargo xtask test`.
+#[derive(clap::Args, Default)]
+pub(crate) struct Args {
+    /// Only the Rust tests, even where Python tests exist.
+    #[arg(long)]
+    rust_only: bool,
+}
+
+/// Where the tests that need Python lie.
+const PYTHON_TESTS: &str = "tests/python";
+
+/// Runs unit and integration tests, documentation tests, then the Python tests if there are any.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if shell::succeeds(&mut shell::cargo(&["nextest", "--version"])) {
+        shell::run(&mut shell::cargo(&["nextest", "run", "--workspace", "--no-tests=pass"]))?;
+    } else {
+        shell::say("cargo-nextest is not installed; using `cargo test`.");
+        let targets = ["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"];
+        shell::run(&mut shell::cargo(&targets))?;
+    }
+    shell::run(&mut shell::cargo(&["test", "--workspace", "--doc", "--no-fail-fast"]))?;
+    let tests = shell::root().join(PYTHON_TESTS);
+    if !args.rust_only && tests.is_dir() {
+        python(&tests)?;
+    }
+    Ok(())
+}
+
+/// Runs the Python tests in a virtual environment of their own, which is made on first use.
+fn python(tests: &Path) -> Result<()> {
+    let python = shell::root().join(".venv").join("bin").join("python");
+    if !shell::succeeds(&mut shell::command(&python, &["-c", "import pytest"])) {
+        let system = system_python().context("the Python tests need Python 3.10 or later")?;
+        shell::run(&mut shell::command(system, &["-m", "venv", ".venv"]))?;
+        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "pytest"];
+        shell::run(&mut shell::command(&python, &pip))?;
+    }
+    // The tests drive the binary, which must be the one of this source.
+    shell::run(&mut shell::cargo(&["build", "--package", "vramwise-cli"]))?;
+    let tests = tests.to_str().context("the path of the workspace is not UTF-8")?;
+    shell::run(&mut shell::command(&python, &["-m", "pytest", "--quiet", tests]))
+}
+
+/// The first Python on the search path that is recent enough.
+fn system_python() -> Option<&'static str> {
+    let recent = "import sys, venv; sys.exit(sys.version_info < (3, 10))";
+    ["python3", "python"]
+        .into_iter()
+        .find(|python| shell::succeeds(&mut shell::command(python, &["-c", recent])))
+}
