@@ -1,0 +1,664 @@
+//! The parser: the same strings accepted, and the same settings out of them, as in a given PyTorch release.
+//!
+//! It follows PyTorch's parser token by token, odd ends included, because what is wanted is not what a string
+//! should mean but what it does. Two dialects exist, see [`super::dialect`].
+
+use vramwise_types::TorchVersion;
+
+use super::dialect::{Dialect, ends_early_is_value_error};
+use super::error::{Problem, Reaction, SettingsError};
+use super::keys::{self, Id, Key, ROUNDUP_ZERO_SINCE, Reader};
+use super::lexer::{Token, lex};
+use super::lint::{Code, Lint};
+use super::numbers::{NumberFault, Read, stod, stoi, stoull};
+use super::suggest;
+use super::{Backend, Config, ROUNDUP_BUCKETS};
+
+const MIB: u64 = 1 << 20;
+/// The most MiB that fit in 64 bits of bytes; larger values are cut to it.
+const MAX_MB: u64 = u64::MAX / MIB;
+/// `kMinLargeAlloc` in MiB: a large segment has to be larger.
+const MIN_LARGE_MB: u64 = 10;
+/// Most threads for registering host memory.
+const MAX_REGISTER_THREADS: u64 = 128;
+
+/// An accepted settings string.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parsed {
+    /// The settings in force.
+    pub config: Config,
+    /// What was accepted although it looks like a mistake.
+    pub warnings: Vec<Lint>,
+    /// Options that were accepted and that [`Config`] does not carry (host memory, address reservations), with
+    /// their values, in order.
+    pub unmodelled: Vec<(String, String)>,
+}
+
+/// Reads the settings string of a process that starts.
+///
+/// # Errors
+/// [`SettingsError`] if that release refuses the string.
+pub fn parse(text: &str, version: TorchVersion) -> Result<Parsed, SettingsError> {
+    finish(text, version, parse_raw(None, text, version))
+}
+
+/// Reads a settings string that a running process sets, as `torch.cuda.memory._set_allocator_settings` does.
+///
+/// Of the previous settings `max_split_size_mb`, `roundup_power2_divisions` and `garbage_collection_threshold`
+/// go back to their defaults first (from 2.11 also `max_non_split_rounding_mb`, to the large segment size);
+/// all others stay unless the string mentions them.
+///
+/// # Errors
+/// [`SettingsError`] if that release refuses the string. PyTorch keeps the resets in that case.
+pub fn parse_onto(
+    previous: &Config,
+    text: &str,
+    version: TorchVersion,
+) -> Result<Parsed, SettingsError> {
+    finish(text, version, parse_raw(Some(previous), text, version))
+}
+
+fn finish(
+    text: &str,
+    version: TorchVersion,
+    result: Result<Parsed, Fault>,
+) -> Result<Parsed, SettingsError> {
+    result.map_err(|fault| {
+        let reaction = reaction(&fault, text, version);
+        let advice = suggest::advise(text, version, &fault);
+        SettingsError {
+            text: text.to_owned(),
+            version,
+            problem: fault.problem,
+            option: fault.option.map(str::to_owned),
+            offset: fault.offset,
+            reaction,
+            hints: advice.hints,
+            suggestion: advice.suggestion,
+        }
+    })
+}
+
+/// A refusal, before anything is said about what was meant.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Fault {
+    pub(super) problem: Problem,
+    pub(super) option: Option<&'static str>,
+    pub(super) offset: usize,
+}
+
+/// The parse without advice; [`suggest`] checks its proposals with it.
+pub(super) fn parse_raw(
+    previous: Option<&Config>,
+    text: &str,
+    version: TorchVersion,
+) -> Result<Parsed, Fault> {
+    let dialect = Dialect::of(version);
+    let tokens = lex(text, dialect);
+    let loaded = match previous {
+        Some(config) => config.backend,
+        None => loaded_backend(text, &tokens, dialect),
+    };
+    let mut parser = Parser {
+        tokens: &tokens,
+        text_len: text.len(),
+        version,
+        dialect,
+        loaded,
+        config: previous.cloned().unwrap_or_default(),
+        warnings: Vec::new(),
+        unmodelled: Vec::new(),
+        seen: Vec::new(),
+        native_only: None,
+        asynchronous: false,
+        option: None,
+    };
+    let outcome = parser.run();
+    let option = parser.option;
+    outcome.map_err(|(problem, at)| Fault { problem, option, offset: parser.offset(at) })?;
+    parser.warn_about_ignored_options();
+    let Parser { config, warnings, unmodelled, .. } = parser;
+    Ok(Parsed { config, warnings, unmodelled })
+}
+
+/// The backend that is chosen before any option is parsed, while the library is loaded.
+fn loaded_backend(text: &str, tokens: &[Token], dialect: Dialect) -> Backend {
+    let name = match dialect {
+        // The string is cut at white space and commas, each piece at colons: spaces around the colon hide it.
+        Dialect::Checked => {
+            text.split(|c: char| c == ',' || c.is_ascii_whitespace()).find_map(|piece| {
+                let mut parts = piece.split(':').filter(|p| !p.is_empty());
+                let name = (parts.next() == Some("backend")).then(|| parts.next()).flatten();
+                name.filter(|n| matches!(*n, "native" | "cudaMallocAsync"))
+            })
+        }
+        Dialect::Unified => walk_at_load(tokens).ok().flatten(),
+    };
+    if name == Some("cudaMallocAsync") { Backend::CudaMallocAsync } else { Backend::Native }
+}
+
+/// The walk over the tokens that the unified dialect makes while the library is loaded, looking only for the
+/// backend. `Err` where it runs off the end, which trips the assertion.
+pub(super) fn walk_at_load(tokens: &[Token]) -> Result<Option<&str>, ()> {
+    let mut i = 0;
+    while i < tokens.len() {
+        if tokens[i].text == "backend" {
+            return tokens.get(i + 2).map(|t| Some(t.text.as_str())).ok_or(());
+        }
+        i += 2;
+        if tokens.get(i).ok_or(())?.text == "[" {
+            i += tokens[i..].iter().position(|t| t.text == "]").ok_or(())?;
+        }
+        i += 2;
+    }
+    Ok(None)
+}
+
+/// What PyTorch does in this case.
+fn reaction(fault: &Fault, text: &str, version: TorchVersion) -> Reaction {
+    let dialect = Dialect::of(version);
+    let unified = dialect == Dialect::Unified;
+    let option = fault.option.unwrap_or("option");
+    if unified && walk_at_load(&lex(text, dialect)).is_err() {
+        return if ends_early_is_value_error(version) {
+            Reaction::Raises {
+                exception: "ValueError",
+                gist: "reached the end of the configuration string".to_owned(),
+            }
+        } else {
+            Reaction::AbortsAtImport
+        };
+    }
+    let (always_runtime, gist) = match &fault.problem {
+        Problem::UnknownOption { name, .. } if unified => {
+            (false, format!("Unrecognized key '{name}'"))
+        }
+        Problem::UnknownOption { name, .. } => {
+            (false, format!("Unrecognized CachingAllocator option: {name}"))
+        }
+        Problem::EndsEarly | Problem::UnclosedList
+            if unified && ends_early_is_value_error(version) =>
+        {
+            (false, "reached the end of the configuration string".to_owned())
+        }
+        Problem::EndsEarly | Problem::UnclosedList if unified => {
+            return Reaction::InternalAssertion {
+                gist: "Index out of bounds in ConfigTokenizer".to_owned(),
+            };
+        }
+        Problem::UnclosedList => return Reaction::ReadsPastTheEnd,
+        Problem::EndsEarly => (true, format!("expecting {option} value")),
+        Problem::ExpectedSeparator { expected, .. } => {
+            (true, format!("Error parsing CachingAllocator settings, expected {expected}"))
+        }
+        Problem::NotABoolean { found } if unified => {
+            (false, format!("Expected 'True' or 'False' … but got '{found}'"))
+        }
+        Problem::NotABoolean { .. } => {
+            (true, format!("Expected a single True/False argument for {option}"))
+        }
+        Problem::NotANumber { .. } | Problem::NumberOutOfRange { .. } => {
+            let fraction = keys::named(option).is_some_and(|k| k.shape == keys::Shape::Fraction);
+            let function = match (fraction, unified) {
+                (true, _) => "stod",
+                (false, true) => "stoull",
+                (false, false) => "stoi",
+            };
+            (true, function.to_owned())
+        }
+        Problem::TooSmall { .. } => (false, format!("{option} too small")),
+        Problem::TooLarge { maximum, .. } => (false, format!("less than or equal to {maximum}")),
+        Problem::OutsideInterval { closed: true, .. } => (false, format!("{option} is invalid")),
+        Problem::OutsideInterval { .. } => (false, "garbage_collect_threshold".to_owned()),
+        Problem::NotAPowerOfTwo { .. } => (false, "has to be power of 2".to_owned()),
+        Problem::UnknownBackend { .. } => (false, "Unknown allocator backend".to_owned()),
+        Problem::BackendChanged { .. } => {
+            return Reaction::InternalAssertion {
+                gist:
+                    "Allocator backend parsed at runtime != allocator backend parsed at load time"
+                        .to_owned(),
+            };
+        }
+    };
+    let exception = if unified && !always_runtime { "ValueError" } else { "RuntimeError" };
+    Reaction::Raises { exception, gist }
+}
+
+/// A refusal at a token (by index; beyond the last = at the end of the string).
+type Step<T> = Result<T, (Problem, usize)>;
+
+struct Parser<'a> {
+    tokens: &'a [Token],
+    text_len: usize,
+    version: TorchVersion,
+    dialect: Dialect,
+    /// The backend chosen at load time.
+    loaded: Backend,
+    config: Config,
+    warnings: Vec<Lint>,
+    unmodelled: Vec<(String, String)>,
+    /// Options met so far in this pass, for repeats.
+    seen: Vec<Id>,
+    /// The first option that only the native backend obeys.
+    native_only: Option<(&'static str, usize)>,
+    asynchronous: bool,
+    /// The option at work, for messages.
+    option: Option<&'static str>,
+}
+
+impl Parser<'_> {
+    fn run(&mut self) -> Step<()> {
+        self.config.max_split_size = u64::MAX;
+        self.config.roundup_power2_divisions = [0; ROUNDUP_BUCKETS];
+        self.config.garbage_collection_threshold = 0.0;
+        match self.dialect {
+            Dialect::Checked => self.pass(None),
+            Dialect::Unified => {
+                if self.version.at_least_2(11) {
+                    self.read_large_segment_size_first()?;
+                }
+                self.pass(Some(Reader::Common))?;
+                self.seen.clear();
+                self.pass(Some(Reader::Device))
+            }
+        }
+    }
+
+    /// Every token is looked at as a key, a value too: `max_split_size_mb:large_segment_size_mb:30` finds it.
+    fn read_large_segment_size_first(&mut self) -> Step<()> {
+        let mut i = 0;
+        while i < self.tokens.len() {
+            if self.tokens[i].text == "large_segment_size_mb" {
+                self.option = Some("large_segment_size_mb");
+                let mb = self.number(i + 2)?.value;
+                if mb <= MIN_LARGE_MB {
+                    return Err((
+                        Problem::TooSmall { value: mb, minimum: MIN_LARGE_MB + 1 },
+                        i + 2,
+                    ));
+                }
+                self.config.large_segment_size = mb.min(MAX_MB) * MIB;
+                self.option = None;
+                i += 2;
+            }
+            i += 1;
+        }
+        self.config.max_non_split_rounding = self.config.large_segment_size;
+        Ok(())
+    }
+
+    /// One walk over the tokens. `reader` says which options it reads and which it only steps over; without
+    /// one (checked dialect) it reads all.
+    fn pass(&mut self, reader: Option<Reader>) -> Step<()> {
+        let mut i = 0;
+        while i < self.tokens.len() {
+            self.option = None;
+            let name = self.tokens[i].text.as_str();
+            let Some(key) = keys::known(name, self.version) else {
+                let since = keys::named(name).map(Key::since);
+                return Err((Problem::UnknownOption { name: name.to_owned(), since }, i));
+            };
+            self.option = Some(key.name);
+            let read_here = reader.is_none_or(|r| r == key.reader)
+                && !(key.id == Id::LargeSegmentSize && reader.is_some());
+            i = if read_here {
+                self.note_repeat(key, i);
+                self.option_at(key, i)?
+            } else {
+                self.step_over(i)?
+            };
+            if i + 1 < self.tokens.len() {
+                i += 1;
+                // Both passes walk alike; the separators are reported once.
+                self.separator(i, ',', reader != Some(Reader::Device))?;
+            }
+            i += 1;
+        }
+        self.option = None;
+        Ok(())
+    }
+
+    fn note_repeat(&mut self, key: &Key, i: usize) {
+        if self.seen.contains(&key.id) {
+            let message = format!("{} is given more than once; the last one counts", key.name);
+            self.warn(Code::RepeatedOption, i, message);
+        }
+        self.seen.push(key.id);
+    }
+
+    /// Index of the value token, or of the closing bracket, of an option that this pass does not read.
+    fn step_over(&mut self, i: usize) -> Step<usize> {
+        let value = i + 2;
+        if self.token(value)?.text != "[" {
+            return Ok(value);
+        }
+        let closing = self.tokens[value..].iter().position(|t| t.text == "]");
+        closing.map(|n| value + n).ok_or((Problem::UnclosedList, self.tokens.len()))
+    }
+
+    /// Reads the option whose key is token `i`; returns the index of the last token used.
+    fn option_at(&mut self, key: &Key, i: usize) -> Step<usize> {
+        self.separator(i + 1, ':', true)?;
+        let v = i + 2;
+        if key.id != Id::Backend && self.native_only.is_none() {
+            self.native_only = Some((key.name, i));
+        }
+        match key.id {
+            Id::Backend => self.backend(v)?,
+            Id::MaxSplitSize => self.config.max_split_size = self.split_megabytes(v)?,
+            Id::MaxNonSplitRounding => {
+                self.config.max_non_split_rounding = self.split_megabytes(v)?;
+            }
+            Id::LargeSegmentSize => {}
+            Id::GarbageCollectionThreshold => {
+                self.config.garbage_collection_threshold = self.fraction(v, false)?;
+            }
+            Id::RoundupPower2Divisions => return self.divisions(v),
+            Id::ExpandableSegments => self.config.expandable_segments = self.boolean(v)?,
+            Id::PerProcessMemoryFraction => {
+                self.config.per_process_memory_fraction = self.fraction(v, true)?;
+            }
+            Id::GraphCaptureRecordStreamReuse => {
+                self.config.graph_capture_record_stream_reuse = self.boolean(v)?;
+            }
+            Id::ReleaseLockOnCudamalloc => {
+                self.config.release_lock_on_cudamalloc = self.boolean(v)?;
+            }
+            Id::ThrowOnCudamallocOom => self.config.throw_on_cudamalloc_oom = self.boolean(v)?,
+            Id::PinnedUseCudaHostRegister => {
+                self.config.pinned_use_cuda_host_register = self.boolean(v)?;
+            }
+            Id::PinnedNumRegisterThreads => {
+                self.config.pinned_num_register_threads = self.register_threads(v)?;
+            }
+            Id::PinnedUseBackgroundThreads => {
+                self.config.pinned_use_background_threads = self.boolean(v)?;
+            }
+            Id::PinnedReserveSegmentSize => {
+                self.config.pinned_reserve_segment_size = self.reserve_segment(v)?;
+            }
+            Id::PinnedFreeCatchAll => {
+                self.boolean(v)?;
+                self.keep_aside(key, v);
+            }
+            Id::PinnedMaxRoundThreshold | Id::PinnedMaxCachedSize => {
+                self.number(v)?;
+                self.keep_aside(key, v);
+            }
+            Id::ExpandableSegmentsReserve => {
+                let token = self.token(v)?.text.clone();
+                if self.reserve(&token, v) {
+                    self.keep_aside(key, v);
+                }
+            }
+            Id::ExpandableSegmentsReserveByClass => return self.reserve_list(key, v),
+        }
+        Ok(v)
+    }
+
+    fn keep_aside(&mut self, key: &Key, v: usize) {
+        self.unmodelled.push((key.name.to_owned(), self.tokens[v].text.clone()));
+    }
+
+    fn backend(&mut self, v: usize) -> Step<()> {
+        let asked = match self.token(v)?.text.as_str() {
+            "native" => Backend::Native,
+            "cudaMallocAsync" => Backend::CudaMallocAsync,
+            other => return Err((Problem::UnknownBackend { found: other.to_owned() }, v)),
+        };
+        if asked != self.loaded {
+            let problem = Problem::BackendChanged {
+                loaded: backend_name(self.loaded),
+                asked: backend_name(asked),
+            };
+            return Err((problem, v));
+        }
+        self.asynchronous = asked == Backend::CudaMallocAsync;
+        self.config.backend = asked;
+        Ok(())
+    }
+
+    /// `max_split_size_mb` and `max_non_split_rounding_mb`, in bytes.
+    fn split_megabytes(&mut self, v: usize) -> Step<u64> {
+        let mb = self.number(v)?.value;
+        let minimum = match self.dialect {
+            Dialect::Checked => Config::LARGE_SEGMENT_DEFAULT / MIB + 1,
+            Dialect::Unified => self.config.large_segment_size / MIB,
+        };
+        if mb < minimum {
+            return Err((Problem::TooSmall { value: mb, minimum }, v));
+        }
+        Ok(mb.min(MAX_MB) * MIB)
+    }
+
+    fn reserve_segment(&mut self, v: usize) -> Step<u64> {
+        let mb = self.number(v)?.value;
+        if mb == 0 {
+            return Err((Problem::TooSmall { value: 0, minimum: 1 }, v));
+        }
+        Ok(mb.saturating_mul(MIB))
+    }
+
+    fn register_threads(&mut self, v: usize) -> Step<u64> {
+        let value = self.number(v)?.value;
+        if !value.is_power_of_two() {
+            return Err((Problem::NotAPowerOfTwo { value, zero_is_legal: false }, v));
+        }
+        if value > MAX_REGISTER_THREADS {
+            return Err((Problem::TooLarge { value, maximum: MAX_REGISTER_THREADS }, v));
+        }
+        Ok(value)
+    }
+
+    /// `roundup_power2_divisions` (specification §1.5).
+    fn divisions(&mut self, v: usize) -> Step<usize> {
+        if self.token(v)?.text == "[" {
+            return self.divisions_list(v);
+        }
+        let value = self.number(v)?.value;
+        if !value.is_power_of_two() {
+            return Err((Problem::NotAPowerOfTwo { value, zero_is_legal: false }, v));
+        }
+        self.config.roundup_power2_divisions = [value; ROUNDUP_BUCKETS];
+        Ok(v)
+    }
+
+    /// The list that opens at token `open`.
+    fn divisions_list(&mut self, open: usize) -> Step<usize> {
+        let mut first = true;
+        let mut last_bucket = 0;
+        let mut i = open + 1;
+        while i < self.tokens.len() && self.tokens[i].text != "]" {
+            let interval = i;
+            self.separator(i + 1, ':', true)?;
+            i += 2;
+            let value = self.division(i)?;
+            if self.tokens[interval].text == ">" {
+                // Up to 2.9 from the last bucket named, from 2.10 on from the one behind it.
+                let from = last_bucket + usize::from(self.dialect == Dialect::Unified);
+                self.config.roundup_power2_divisions[from..].fill(value);
+            } else {
+                let bucket = self.interval(interval)?;
+                if first {
+                    self.config.roundup_power2_divisions[..bucket].fill(value);
+                    first = false;
+                }
+                self.config.roundup_power2_divisions[bucket] = value;
+                last_bucket = bucket;
+            }
+            let Some(next) = self.tokens.get(i + 1) else {
+                return Err((Problem::UnclosedList, self.tokens.len()));
+            };
+            if next.text != "]" {
+                i += 1;
+                self.separator(i, ',', true)?;
+            }
+            i += 1;
+        }
+        if i >= self.tokens.len() && self.dialect == Dialect::Unified {
+            return Err((Problem::UnclosedList, self.tokens.len()));
+        }
+        Ok(i)
+    }
+
+    fn division(&mut self, v: usize) -> Step<u64> {
+        let value = self.number(v)?.value;
+        let zero_is_legal = self.version.at_least_2(ROUNDUP_ZERO_SINCE);
+        if value.is_power_of_two() || (value == 0 && zero_is_legal) {
+            Ok(value)
+        } else {
+            Err((Problem::NotAPowerOfTwo { value, zero_is_legal }, v))
+        }
+    }
+
+    /// The bucket of a named interval; intervals have 64 bits in both dialects.
+    fn interval(&mut self, v: usize) -> Step<usize> {
+        let read = stoull(&self.tokens[v].text);
+        let value = self.checked(read, v)?.value;
+        if !value.is_power_of_two() {
+            return Err((Problem::NotAPowerOfTwo { value, zero_is_legal: false }, v));
+        }
+        Ok((value.ilog2() as usize).min(ROUNDUP_BUCKETS - 1))
+    }
+
+    /// Whether a reserve is usable: a positive fraction of the card, or a number with `G` behind it.
+    fn reserve(&mut self, token: &str, v: usize) -> bool {
+        let digits = token.strip_suffix(['G', 'g']).unwrap_or(token);
+        let plain = digits
+            .bytes()
+            .all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'));
+        let usable = plain && digits.parse::<f64>().is_ok_and(|n| n.is_finite() && n > 0.0);
+        if !usable {
+            let message = format!(
+                "'{token}' is neither a positive fraction like 0.5 nor a size like 40G; PyTorch ignores it with a warning"
+            );
+            self.warn(Code::ReserveIgnored, v, message);
+        }
+        usable
+    }
+
+    fn reserve_list(&mut self, key: &Key, open: usize) -> Step<usize> {
+        self.token(open)?;
+        let mut i = open;
+        while self.token(i + 1)?.text != "]" {
+            let name = self.tokens[i + 1].text.clone();
+            self.token(i + 2)?;
+            let value = self.token(i + 3)?.text.clone();
+            i += 3;
+            if self.reserve(&value, i) {
+                self.unmodelled.push((key.name.to_owned(), format!("{name}:{value}")));
+            }
+            if self.token(i + 1)?.text == "," {
+                i += 1;
+            }
+        }
+        Ok(i + 1)
+    }
+
+    fn boolean(&mut self, v: usize) -> Step<bool> {
+        match self.token(v)?.text.as_str() {
+            "True" => Ok(true),
+            "False" => Ok(false),
+            other => Err((Problem::NotABoolean { found: other.to_owned() }, v)),
+        }
+    }
+
+    fn fraction(&mut self, v: usize, closed: bool) -> Step<f64> {
+        let found = self.token(v)?.text.clone();
+        let value = self.checked(stod(&found), v)?.value;
+        let inside = if closed { (0.0..=1.0).contains(&value) } else { value > 0.0 && value < 1.0 };
+        if inside { Ok(value) } else { Err((Problem::OutsideInterval { found, closed }, v)) }
+    }
+
+    /// A whole number in the width of the dialect.
+    fn number(&mut self, v: usize) -> Step<Read<u64>> {
+        let token = &self.token(v)?.text;
+        let read = match self.dialect {
+            Dialect::Checked => stoi(token),
+            Dialect::Unified => stoull(token),
+        };
+        let read = self.checked(read, v)?;
+        if read.wrapped {
+            let message = format!(
+                "'{}' wraps around to {}; for a size that means unlimited",
+                self.tokens[v].text, read.value
+            );
+            self.warn(Code::NegativeWraps, v, message);
+        }
+        Ok(read)
+    }
+
+    /// Turns a failed read into a problem, and warns of text behind the number.
+    fn checked<T: Copy>(&mut self, read: Result<Read<T>, NumberFault>, v: usize) -> Step<Read<T>> {
+        let found = self.tokens[v].text.clone();
+        let read = read.map_err(|fault| match fault {
+            NumberFault::NotANumber => (Problem::NotANumber { found: found.clone() }, v),
+            NumberFault::OutOfRange => (Problem::NumberOutOfRange { found: found.clone() }, v),
+        })?;
+        if read.used < found.len() {
+            let (number, rest) = found.split_at(read.used);
+            let message = format!("'{found}' is read as {number}; '{rest}' behind it is ignored");
+            self.warn(Code::TextBehindNumber, v, message);
+        }
+        Ok(read)
+    }
+
+    fn token(&self, i: usize) -> Step<&Token> {
+        self.tokens.get(i).ok_or((Problem::EndsEarly, self.tokens.len()))
+    }
+
+    /// Passes over the separator at `i`. The unified dialect only wants some token to be there.
+    fn separator(&mut self, i: usize, expected: char, report: bool) -> Step<()> {
+        let found = self.tokens.get(i).map(|t| t.text.clone());
+        let matches = found.as_deref().is_some_and(|t| t.len() == 1 && t.starts_with(expected));
+        match (self.dialect, found) {
+            _ if matches => {}
+            (Dialect::Checked, found) => {
+                return Err((Problem::ExpectedSeparator { expected, found }, i));
+            }
+            (Dialect::Unified, None) => return Err((Problem::EndsEarly, i)),
+            (Dialect::Unified, Some(found)) => {
+                if report {
+                    let message = format!(
+                        "'{found}' stands where '{expected}' belongs; this release does not check it, up to 2.9 the string is an error"
+                    );
+                    self.warn(Code::WrongSeparator, i, message);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn warn(&mut self, code: Code, token: usize, message: String) {
+        let lint = Lint {
+            code,
+            option: self.option.map(str::to_owned),
+            offset: self.offset(token),
+            message,
+        };
+        // The walk for the large segment size and the passes may meet the same token.
+        if !self.warnings.contains(&lint) {
+            self.warnings.push(lint);
+        }
+    }
+
+    fn offset(&self, token: usize) -> usize {
+        self.tokens.get(token).map_or(self.text_len, |t| t.start)
+    }
+
+    fn warn_about_ignored_options(&mut self) {
+        if let (true, Some((name, token))) = (self.asynchronous, self.native_only) {
+            self.option = Some(name);
+            let message = format!("backend:cudaMallocAsync ignores {name} and every other option");
+            self.warn(Code::IgnoredByBackend, token, message);
+        }
+    }
+}
+
+/// The name of a backend in a settings string.
+pub(super) fn backend_name(backend: Backend) -> &'static str {
+    match backend {
+        Backend::Native => "native",
+        Backend::CudaMallocAsync => "cudaMallocAsync",
+    }
+}
