@@ -1,0 +1,96 @@
+//! The command line's grammar: global options and the list of commands.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
+
+use crate::commands::{completions, man, replay, tune, validate};
+use crate::style::ColourChoice;
+
+const ABOUT: &str = "See, replay and tune the GPU memory of PyTorch programs, without a GPU";
+
+const EXAMPLES: &str = "\
+Examples:
+  vramwise validate snapshot.pickle       what is in it, and can it be replayed
+  vramwise replay snapshot.pickle         does the model reproduce it exactly
+  vramwise tune snapshot.pickle           the best allocator settings for this program
+
+A snapshot is what torch.cuda.memory._dump_snapshot() writes. Reading one never runs code from it,
+and no command uses the network or needs a GPU.
+
+Exit status: 0 fine, 1 a finding (such as a divergence), 2 wrong usage or unreadable input.";
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(name = "vramwise", version, about = ABOUT, after_help = EXAMPLES, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) global: Global,
+}
+
+/// Options of every command.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// Print the report as JSON ("schema": 1) instead of text.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Write the report to this file instead of standard output.
+    #[arg(short, long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+    /// Overwrite files that exist.
+    #[arg(short, long, global = true)]
+    pub(crate) force: bool,
+    /// Number of the device, where a snapshot has several.
+    #[arg(long, global = true, value_name = "N")]
+    pub(crate) device: Option<u32>,
+    /// Rows in tables.
+    #[arg(long, global = true, value_name = "N", default_value_t = 10)]
+    pub(crate) top: usize,
+    /// When to use colours; auto: on a terminal, unless NO_COLOR is set.
+    #[arg(long = "color", global = true, value_name = "WHEN", value_enum, default_value_t)]
+    pub(crate) colour: ColourChoice,
+    /// No progress and no warnings on standard error.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Say on standard error what is being done; twice for more.
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Validate(validate::Args),
+    Replay(replay::Args),
+    Tune(tune::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+}
+
+/// Reads `40GiB`; for clap.
+pub(crate) fn size(text: &str) -> Result<u64, vramwise_types::ParseSizeError> {
+    vramwise_types::parse_size(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_grammar_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_shows_an_example() {
+        for command in Cli::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let name = command.get_name();
+            assert!(help.contains(&format!("vramwise {name}")), "{name} has no example");
+        }
+    }
+}

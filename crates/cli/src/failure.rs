@@ -1,0 +1,107 @@
+//! What a user reads when something cannot be done: what, where, and what to do about it.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
+
+use crate::style::Style;
+use crate::text::printable;
+
+/// The end of a command that could not do its work; the exit status is 2.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    what: String,
+    place: Option<String>,
+    hint: Option<String>,
+}
+
+impl Failure {
+    /// A failure in one sentence, without full stop.
+    pub(crate) fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), place: None, hint: None }
+    }
+
+    /// A failure of a library, with the reasons that it gives.
+    pub(crate) fn from_error(error: &(dyn Error + 'static)) -> Self {
+        let mut what = error.to_string();
+        let mut source = error.source();
+        while let Some(reason) = source {
+            let text = reason.to_string();
+            // Many errors repeat their source in their own text.
+            if !what.contains(&text) {
+                let _ = write!(what, ": {text}");
+            }
+            source = reason.source();
+        }
+        Self::new(what)
+    }
+
+    /// A failure of the operating system with a file.
+    pub(crate) fn io(doing: &str, path: &Path, error: &io::Error) -> Self {
+        Self::new(format!("cannot {doing} {}: {error}", path.display()))
+    }
+
+    /// Where it happened: a file, an event, a byte.
+    pub(crate) fn at(mut self, place: impl Into<String>) -> Self {
+        self.place = Some(place.into());
+        self
+    }
+
+    /// What the user can do.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The message as it is printed, with its last newline.
+    pub(crate) fn render(&self, style: Style) -> String {
+        let mut text = format!("{} {}\n", style.bad("error:"), printable(&self.what));
+        if let Some(place) = &self.place {
+            let _ = writeln!(text, "  {}", printable(place));
+        }
+        if let Some(hint) = &self.hint {
+            let _ = writeln!(text, "  {} {}", style.bold("hint:"), printable(hint));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_says_what_where_and_what_to_do() {
+        let failure =
+            Failure::new("the file ends early").at("a.pickle, byte 12").hint("copy it again");
+        assert_eq!(
+            failure.render(Style::PLAIN),
+            "error: the file ends early\n  a.pickle, byte 12\n  hint: copy it again\n"
+        );
+    }
+
+    #[test]
+    fn a_failure_cannot_write_control_characters_to_the_terminal() {
+        let text = Failure::new("no key '\u{1b}[2J'").render(Style::PLAIN);
+        assert!(!text.contains('\u{1b}'), "{text:?}");
+    }
+
+    #[test]
+    fn the_reasons_of_an_error_are_kept_once() {
+        #[derive(Debug)]
+        struct Outer(io::Error);
+        impl std::fmt::Display for Outer {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("cannot open it")
+            }
+        }
+        impl Error for Outer {
+            fn source(&self) -> Option<&(dyn Error + 'static)> {
+                Some(&self.0)
+            }
+        }
+        let failure = Failure::from_error(&Outer(io::Error::other("disk on fire")));
+        assert_eq!(failure.render(Style::PLAIN), "error: cannot open it: disk on fire\n");
+    }
+}

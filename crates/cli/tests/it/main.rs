@@ -1,0 +1,8 @@
+//! The command line as a user sees it: standard output, standard error and the exit status.
+//!
+//! Snapshots lie in `snapshots/`; after an intended change run the tests with `INSTA_UPDATE=always`
+//! and read the difference.
+
+mod help;
+mod room;
+mod streams;
