@@ -1,13 +1,35 @@
-//! Why a settings string is refused, what PyTorch itself would do, and what was probably meant.
+//! Why a settings string is refused.
 
 use std::fmt;
+use std::ops::Deref;
 
 use vramwise_types::TorchVersion;
 
-/// A settings string that the given PyTorch release refuses.
+use super::reaction::Reaction;
+
+/// A settings string that the given PyTorch release refuses; the details are in the [`Refusal`] behind it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{0}")]
+pub struct SettingsError(Box<Refusal>);
+
+impl From<Refusal> for SettingsError {
+    fn from(refusal: Refusal) -> Self {
+        Self(Box::new(refusal))
+    }
+}
+
+impl Deref for SettingsError {
+    type Target = Refusal;
+
+    fn deref(&self) -> &Refusal {
+        &self.0
+    }
+}
+
+/// Everything about a refused settings string.
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct SettingsError {
+pub struct Refusal {
     /// The string as given.
     pub text: String,
     /// The release whose rules were applied.
@@ -22,12 +44,16 @@ pub struct SettingsError {
     pub reaction: Reaction,
     /// What was probably meant, in sentences, most important first.
     pub hints: Vec<String>,
-    /// The whole string corrected, where that can be told; it parses under the same release.
+    /// The whole string corrected, where that can be told; it parses under the same release. An empty one
+    /// means that nothing is left to set.
     pub suggestion: Option<String>,
 }
 
-impl fmt::Display for SettingsError {
+impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(option) = &self.option {
+            write!(f, "{option}: ")?;
+        }
         write!(f, "{} (byte {} of \"{}\"); ", self.problem, self.offset, shortened(&self.text))?;
         write!(f, "PyTorch {} {}", self.version, self.reaction)?;
         for hint in &self.hints {
@@ -179,48 +205,6 @@ impl fmt::Display for Problem {
                 "the backend is {loaded} since the library was loaded and cannot become {asked}"
             ),
             Problem::UnclosedList => write!(f, "the list has no closing ']'"),
-        }
-    }
-}
-
-/// What PyTorch does with a string that it refuses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Reaction {
-    /// The process ends at `import torch` with an internal assertion that asks the user to report a bug.
-    AbortsAtImport,
-    /// An exception at the first use of CUDA (or from the call that sets the string).
-    Raises {
-        /// The Python exception.
-        exception: &'static str,
-        /// The gist of its text, enough to search a log for.
-        gist: String,
-    },
-    /// An internal assertion, seen as a RuntimeError.
-    InternalAssertion {
-        /// The gist of its text.
-        gist: String,
-    },
-    /// It reads past the end of its own list: a crash, or an error about an expected separator.
-    ReadsPastTheEnd,
-}
-
-impl fmt::Display for Reaction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Reaction::AbortsAtImport => write!(
-                f,
-                "ends the process at 'import torch' with an internal assertion (\"Index out of bounds in ConfigTokenizer\")"
-            ),
-            Reaction::Raises { exception, gist } => {
-                write!(f, "raises {exception} at the first use of CUDA (\"{gist}\")")
-            }
-            Reaction::InternalAssertion { gist } => {
-                write!(f, "raises RuntimeError from an internal assertion (\"{gist}\")")
-            }
-            Reaction::ReadsPastTheEnd => {
-                write!(f, "reads past the end of the list and crashes or raises RuntimeError")
-            }
         }
     }
 }

@@ -10,15 +10,22 @@ mod error;
 mod keys;
 mod lexer;
 mod lint;
+mod load;
 mod numbers;
 mod parse;
+mod print;
+mod reaction;
+mod rewrite;
 mod suggest;
+mod variable;
 
 pub use config::{Backend, Config, ROUNDUP_BUCKETS};
 pub use dialect::Dialect;
-pub use error::{Problem, Reaction, SettingsError};
-pub use lint::{Code, Lint};
+pub use error::{Problem, Refusal, SettingsError};
+pub use lint::{Code, Lint, lint, lint_for_card};
 pub use parse::{Parsed, parse, parse_onto};
+pub use reaction::Reaction;
+pub use variable::{VARIABLES, lint_variable, variable_for};
 
 #[cfg(test)]
 mod tests;

@@ -5,12 +5,14 @@
 
 use vramwise_types::TorchVersion;
 
-use super::dialect::{Dialect, ends_early_is_value_error};
-use super::error::{Problem, Reaction, SettingsError};
+use super::dialect::Dialect;
+use super::error::{Problem, Refusal, SettingsError};
 use super::keys::{self, Id, Key, ROUNDUP_ZERO_SINCE, Reader};
 use super::lexer::{Token, lex};
 use super::lint::{Code, Lint};
+use super::load::loaded_backend;
 use super::numbers::{NumberFault, Read, stod, stoi, stoull};
+use super::reaction::reaction;
 use super::suggest;
 use super::{Backend, Config, ROUNDUP_BUCKETS};
 
@@ -66,7 +68,7 @@ fn finish(
     result.map_err(|fault| {
         let reaction = reaction(&fault, text, version);
         let advice = suggest::advise(text, version, &fault);
-        SettingsError {
+        SettingsError::from(Refusal {
             text: text.to_owned(),
             version,
             problem: fault.problem,
@@ -75,7 +77,7 @@ fn finish(
             reaction,
             hints: advice.hints,
             suggestion: advice.suggestion,
-        }
+        })
     })
 }
 
@@ -119,109 +121,6 @@ pub(super) fn parse_raw(
     parser.warn_about_ignored_options();
     let Parser { config, warnings, unmodelled, .. } = parser;
     Ok(Parsed { config, warnings, unmodelled })
-}
-
-/// The backend that is chosen before any option is parsed, while the library is loaded.
-fn loaded_backend(text: &str, tokens: &[Token], dialect: Dialect) -> Backend {
-    let name = match dialect {
-        // The string is cut at white space and commas, each piece at colons: spaces around the colon hide it.
-        Dialect::Checked => {
-            text.split(|c: char| c == ',' || c.is_ascii_whitespace()).find_map(|piece| {
-                let mut parts = piece.split(':').filter(|p| !p.is_empty());
-                let name = (parts.next() == Some("backend")).then(|| parts.next()).flatten();
-                name.filter(|n| matches!(*n, "native" | "cudaMallocAsync"))
-            })
-        }
-        Dialect::Unified => walk_at_load(tokens).ok().flatten(),
-    };
-    if name == Some("cudaMallocAsync") { Backend::CudaMallocAsync } else { Backend::Native }
-}
-
-/// The walk over the tokens that the unified dialect makes while the library is loaded, looking only for the
-/// backend. `Err` where it runs off the end, which trips the assertion.
-pub(super) fn walk_at_load(tokens: &[Token]) -> Result<Option<&str>, ()> {
-    let mut i = 0;
-    while i < tokens.len() {
-        if tokens[i].text == "backend" {
-            return tokens.get(i + 2).map(|t| Some(t.text.as_str())).ok_or(());
-        }
-        i += 2;
-        if tokens.get(i).ok_or(())?.text == "[" {
-            i += tokens[i..].iter().position(|t| t.text == "]").ok_or(())?;
-        }
-        i += 2;
-    }
-    Ok(None)
-}
-
-/// What PyTorch does in this case.
-fn reaction(fault: &Fault, text: &str, version: TorchVersion) -> Reaction {
-    let dialect = Dialect::of(version);
-    let unified = dialect == Dialect::Unified;
-    let option = fault.option.unwrap_or("option");
-    if unified && walk_at_load(&lex(text, dialect)).is_err() {
-        return if ends_early_is_value_error(version) {
-            Reaction::Raises {
-                exception: "ValueError",
-                gist: "reached the end of the configuration string".to_owned(),
-            }
-        } else {
-            Reaction::AbortsAtImport
-        };
-    }
-    let (always_runtime, gist) = match &fault.problem {
-        Problem::UnknownOption { name, .. } if unified => {
-            (false, format!("Unrecognized key '{name}'"))
-        }
-        Problem::UnknownOption { name, .. } => {
-            (false, format!("Unrecognized CachingAllocator option: {name}"))
-        }
-        Problem::EndsEarly | Problem::UnclosedList
-            if unified && ends_early_is_value_error(version) =>
-        {
-            (false, "reached the end of the configuration string".to_owned())
-        }
-        Problem::EndsEarly | Problem::UnclosedList if unified => {
-            return Reaction::InternalAssertion {
-                gist: "Index out of bounds in ConfigTokenizer".to_owned(),
-            };
-        }
-        Problem::UnclosedList => return Reaction::ReadsPastTheEnd,
-        Problem::EndsEarly => (true, format!("expecting {option} value")),
-        Problem::ExpectedSeparator { expected, .. } => {
-            (true, format!("Error parsing CachingAllocator settings, expected {expected}"))
-        }
-        Problem::NotABoolean { found } if unified => {
-            (false, format!("Expected 'True' or 'False' … but got '{found}'"))
-        }
-        Problem::NotABoolean { .. } => {
-            (true, format!("Expected a single True/False argument for {option}"))
-        }
-        Problem::NotANumber { .. } | Problem::NumberOutOfRange { .. } => {
-            let fraction = keys::named(option).is_some_and(|k| k.shape == keys::Shape::Fraction);
-            let function = match (fraction, unified) {
-                (true, _) => "stod",
-                (false, true) => "stoull",
-                (false, false) => "stoi",
-            };
-            (true, function.to_owned())
-        }
-        Problem::TooSmall { .. } => (false, format!("{option} too small")),
-        Problem::TooLarge { maximum, .. } => (false, format!("less than or equal to {maximum}")),
-        Problem::OutsideInterval { closed: true, .. } => (false, format!("{option} is invalid")),
-        Problem::OutsideInterval { .. } => (false, "garbage_collect_threshold".to_owned()),
-        Problem::NotAPowerOfTwo { .. } => (false, "has to be power of 2".to_owned()),
-        Problem::UnknownBackend { .. } => (false, "Unknown allocator backend".to_owned()),
-        Problem::BackendChanged { .. } => {
-            return Reaction::InternalAssertion {
-                gist:
-                    "Allocator backend parsed at runtime != allocator backend parsed at load time"
-                        .to_owned(),
-            };
-        }
-    };
-    let exception = if unified && !always_runtime { "ValueError" } else { "RuntimeError" };
-    Reaction::Raises { exception, gist }
 }
 
 /// A refusal at a token (by index; beyond the last = at the end of the string).
