@@ -1,0 +1,535 @@
+//! From rows to a snapshot: which rows belong to which device, in which order.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+use vramwise_pickle::{Document, Tables, Value, View};
+
+use crate::columns::{AnnotationRow, Bad, BlockRow, Columns, SegmentRow};
+use crate::error::ReadError;
+use crate::keys::{Key, Kind};
+use crate::rows::Rows;
+use crate::settings;
+use crate::snapshot::{
+    Annotation, Block, BlockState, DeviceTrace, Events, Segment, SegmentKind, Snapshot, Warning,
+};
+use crate::tables::{StringId, StringTable};
+use crate::version::{self, Schema};
+
+/// More devices than any machine has; a larger number in a file is damage.
+const MAX_DEVICES: i64 = 1024;
+
+/// Builds the snapshot from what was read.
+pub(crate) fn assemble(
+    document: Document,
+    rows: Rows,
+    salvage: bool,
+) -> Result<Snapshot, ReadError> {
+    Assembly::new(document.tables, rows, salvage).run(document.root)
+}
+
+struct Assembly {
+    tables: Tables,
+    rows: Rows,
+    snapshot: Snapshot,
+    salvage: bool,
+    /// Fields that cannot be used, by row.
+    bad: BTreeMap<(Kind, u32), Bad>,
+    /// Entries left out because of that, and the first reason.
+    skipped: BTreeMap<&'static str, (u64, String)>,
+    /// Segments without a device.
+    homeless: u64,
+}
+
+impl Assembly {
+    fn new(tables: Tables, rows: Rows, salvage: bool) -> Self {
+        Self {
+            tables,
+            rows,
+            snapshot: Snapshot::default(),
+            salvage,
+            bad: BTreeMap::new(),
+            skipped: BTreeMap::new(),
+            homeless: 0,
+        }
+    }
+
+    fn run(mut self, root: Value) -> Result<Snapshot, ReadError> {
+        let mut schema = Schema::default();
+        let top: Vec<(String, Value)> = match self.tables.view(root) {
+            View::List(items) => {
+                let first = items.first().copied();
+                let is_segment = |v| self.rows.row_of(Kind::Segment, v, &self.tables).is_some();
+                if !first.is_none_or(is_segment) {
+                    return Err(self.not_a_snapshot(root));
+                }
+                schema.bare_list = true;
+                vec![("segments".into(), root)]
+            }
+            View::Dict(_) => {
+                let pairs = self.tables.pairs(root).into_iter().flatten();
+                let name = |k| self.tables.str(k).unwrap_or("?").to_owned();
+                pairs.map(|(k, v)| (name(k), v)).collect()
+            }
+            _ => return Err(self.not_a_snapshot(root)),
+        };
+        if !top.iter().any(|(k, _)| k == "segments" || k == "device_traces") {
+            return Err(self.not_a_snapshot(root));
+        }
+        let (mut segments, mut traces, mut annotations) = (None, None, None);
+        let mut unknown = BTreeMap::new();
+        for (key, value) in top {
+            match key.as_str() {
+                "segments" => segments = Some(value),
+                "device_traces" => traces = Some(value),
+                "external_annotations" => annotations = Some(value),
+                "allocator_settings" => {
+                    self.snapshot.settings = settings::read(value, &self.tables);
+                    schema.note_settings(value, &self.tables);
+                }
+                _ => {
+                    schema.note_top_key(&key);
+                    *unknown.entry(format!("top.{key}")).or_default() += 1;
+                }
+            }
+        }
+        schema.has_annotations = annotations.is_some();
+        schema.has_traces = traces.is_some();
+
+        // Rows that stayed in the pickle's tables are entered first, so that all that is bad is known.
+        let segments = self.segment_rows(segments)?;
+        let traces = self.trace_rows(traces)?;
+        let annotations = self.annotation_rows(annotations);
+        for bad in std::mem::take(&mut self.rows.out.bad) {
+            self.bad.entry((bad.kind, bad.row)).or_insert(bad);
+        }
+        if self.rows.out.overshared {
+            return Err(ReadError::Overshared { what: "blocks" });
+        }
+        let has = |kind, key| self.rows.layouts.has(kind, key);
+        schema.note_fields(has);
+        schema.profiler_made = !segments.is_empty()
+            && !has(Kind::Segment, Key::SegmentType)
+            && !has(Kind::Segment, Key::AllocatedSize)
+            && schema.has_traces;
+
+        self.place_segments(&segments)?;
+        self.place_events(traces)?;
+        self.finish(annotations, unknown, &schema);
+        Ok(self.snapshot)
+    }
+
+    fn not_a_snapshot(&self, root: Value) -> ReadError {
+        let what = match self.tables.view(root) {
+            View::Dict([]) => "an empty dictionary".into(),
+            View::Dict(items) => {
+                let keys = items.iter().step_by(2).take(4);
+                let shown = |k: &Value| match self.tables.str(*k) {
+                    Some(text) => text.chars().take(30).collect(),
+                    None => self.tables.view(*k).type_name().to_owned(),
+                };
+                let keys: Vec<String> = keys.map(shown).collect();
+                format!("a dictionary with the keys {}", keys.join(", "))
+            }
+            View::List(_) => "a list of other things than segments".into(),
+            View::External(e) => {
+                let kind = Kind::from_number(e.kind).map_or("part", Kind::name);
+                format!("one {kind}")
+            }
+            other => format!("one value of type {}", other.type_name()),
+        };
+        ReadError::NotASnapshot { what }
+    }
+
+    fn segment_rows(&mut self, list: Option<Value>) -> Result<Vec<u32>, ReadError> {
+        let Some(list) = list.filter(|v| !v.is_none()) else {
+            return Ok(Vec::new());
+        };
+        let Some(items) = self.tables.sequence(list) else {
+            return Err(self.wrong_list("segments", list));
+        };
+        let mut rows = Vec::with_capacity(items.len());
+        for (i, item) in items.iter().enumerate() {
+            match self.rows.row_of(Kind::Segment, *item, &self.tables) {
+                Some(row) => rows.push(row),
+                None => skip(&mut self.skipped, self.salvage, "segments", || {
+                    (format!("segment {i}"), "is no dictionary that describes a segment".into())
+                })?,
+            }
+        }
+        if rows.len() / 4 > self.rows.out.segments.len() + 1024 {
+            return Err(ReadError::Overshared { what: "segments" });
+        }
+        Ok(rows)
+    }
+
+    fn wrong_list(&self, name: &str, value: Value) -> ReadError {
+        let found = self.tables.view(value).type_name();
+        ReadError::Entry { place: name.into(), problem: format!("is not a list but {found}") }
+    }
+
+    /// Per device the rows of its events.
+    fn trace_rows(&mut self, list: Option<Value>) -> Result<Vec<EventRows>, ReadError> {
+        let Some(list) = list.filter(|v| !v.is_none()) else {
+            return Ok(Vec::new());
+        };
+        let Some(devices) = self.tables.sequence(list).map(<[Value]>::to_vec) else {
+            return Err(self.wrong_list("device_traces", list));
+        };
+        if devices.len() as i64 > MAX_DEVICES {
+            let problem = format!("lists {} devices; the file is damaged", devices.len());
+            return Err(ReadError::Entry { place: "device_traces".into(), problem });
+        }
+        let mut total = 0;
+        let mut answer = Vec::with_capacity(devices.len());
+        for (device, events) in devices.into_iter().enumerate() {
+            let Some(items) = self.tables.sequence(events) else {
+                if events.is_none() {
+                    answer.push(EventRows::default());
+                    continue;
+                }
+                return Err(self.wrong_list(&format!("device_traces[{device}]"), events));
+            };
+            total += items.len();
+            if total / 4 > self.rows.out.events.len() + items.len() + (1 << 16) {
+                return Err(ReadError::Overshared { what: "events" });
+            }
+            let mut rows = EventRows::default();
+            for (i, item) in items.iter().enumerate() {
+                match self.rows.row_of(Kind::Event, *item, &self.tables) {
+                    Some(row) => rows.push(row),
+                    None => skip(&mut self.skipped, self.salvage, "events", || {
+                        let place = format!("device {device}, event {i}");
+                        (place, "is no dictionary with an 'action'".into())
+                    })?,
+                }
+            }
+            answer.push(rows);
+            self.tables.release(events);
+        }
+        if total / 4 > self.rows.out.events.len() + (1 << 16) {
+            return Err(ReadError::Overshared { what: "events" });
+        }
+        Ok(answer)
+    }
+
+    fn annotation_rows(&mut self, list: Option<Value>) -> Vec<u32> {
+        let Some(items) = list.and_then(|v| self.tables.sequence(v)) else {
+            return Vec::new();
+        };
+        let rows =
+            items.iter().filter_map(|v| self.rows.row_of(Kind::Annotation, *v, &self.tables));
+        rows.collect()
+    }
+
+    fn device_mut(&mut self, device: usize) -> &mut DeviceTrace {
+        if self.snapshot.devices.len() <= device {
+            self.snapshot.devices.resize_with(device + 1, DeviceTrace::default);
+        }
+        &mut self.snapshot.devices[device]
+    }
+
+    fn place_segments(&mut self, rows: &[u32]) -> Result<(), ReadError> {
+        let mut by_device: BTreeMap<usize, Vec<(usize, u32)>> = BTreeMap::new();
+        for (i, row) in rows.iter().enumerate() {
+            let segment = &self.rows.out.segments[*row as usize];
+            let device = match segment.device {
+                None => {
+                    self.homeless += 1;
+                    0
+                }
+                Some(device @ 0..MAX_DEVICES) => device as usize,
+                Some(device) => {
+                    skip(&mut self.skipped, self.salvage, "segments", || {
+                        (format!("segment {i}"), format!("its 'device' is {device}"))
+                    })?;
+                    continue;
+                }
+            };
+            if let Some(bad) = self.bad.get(&(Kind::Segment, *row)) {
+                skip(&mut self.skipped, self.salvage, "segments", || {
+                    (format!("device {device}, segment {i}"), bad.sentence())
+                })?;
+                continue;
+            }
+            by_device.entry(device).or_default().push((i, *row));
+        }
+        for (device, mut rows) in by_device {
+            rows.sort_by_key(|(_, row)| self.rows.out.segments[*row as usize].address);
+            let mut place = std::mem::take(self.device_mut(device));
+            place.segments.reserve_exact(rows.len());
+            for (i, row) in rows {
+                self.place_segment(&mut place, device, i, row)?;
+            }
+            *self.device_mut(device) = place;
+        }
+        Ok(())
+    }
+
+    fn place_segment(
+        &mut self,
+        place: &mut DeviceTrace,
+        device: usize,
+        index: usize,
+        row: u32,
+    ) -> Result<(), ReadError> {
+        let columns = &self.rows.out;
+        let segment = &columns.segments[row as usize];
+        let start = place.blocks.len();
+        let mut next = segment.address;
+        for (i, block) in columns.block_refs[segment.blocks.clone()].iter().enumerate() {
+            if let Some(bad) = self.bad.get(&(Kind::Block, *block)) {
+                skip(&mut self.skipped, self.salvage, "blocks", || {
+                    let place = format!("device {device}, segment {index}, block {i}");
+                    (place, bad.sentence())
+                })?;
+                continue;
+            }
+            let block = finish_block(&columns.blocks[*block as usize], next);
+            next = block.address.wrapping_add(block.size);
+            place.blocks.push(block);
+        }
+        let range = u32::try_from(start).ok().zip(u32::try_from(place.blocks.len()).ok());
+        let Some((start, end)) = range else {
+            return Err(ReadError::Overshared { what: "blocks" });
+        };
+        let segment = finish_segment(segment, &place.blocks, start..end);
+        place.segments.push(segment);
+        Ok(())
+    }
+
+    fn place_events(&mut self, traces: Vec<EventRows>) -> Result<(), ReadError> {
+        if !traces.is_empty() {
+            self.device_mut(traces.len() - 1);
+        }
+        let columns = &mut self.rows.out;
+        if !columns.any_time {
+            columns.events.time_us = Vec::new();
+        }
+        let all = columns.events.len() as u32;
+        let any_bad = self.bad.keys().any(|(kind, _)| *kind == Kind::Event);
+        let mut source = std::mem::take(&mut columns.events);
+        for (device, rows) in traces.into_iter().enumerate() {
+            // The common case: all events of the file are those of one device.
+            if rows.range() == Some(0..all) && all > 0 && !any_bad {
+                self.snapshot.devices[device].events = std::mem::take(&mut source);
+                continue;
+            }
+            let mut keep = Vec::with_capacity(rows.len());
+            for (i, row) in rows.iter().enumerate() {
+                match self.bad.get(&(Kind::Event, row)) {
+                    None => keep.push(row),
+                    Some(bad) => skip(&mut self.skipped, self.salvage, "events", || {
+                        (format!("device {device}, event {i}"), bad.sentence())
+                    })?,
+                }
+            }
+            if source.is_empty() && !keep.is_empty() {
+                return Err(ReadError::Overshared { what: "events" });
+            }
+            self.snapshot.devices[device].events = gather(&source, &keep);
+        }
+        Ok(())
+    }
+
+    fn finish(
+        &mut self,
+        annotations: Vec<u32>,
+        mut unknown: BTreeMap<String, u64>,
+        schema: &Schema,
+    ) {
+        unknown.append(&mut self.rows.layouts.unknown_keys(&self.tables.strings));
+        for (id, n) in &self.rows.out.unknown_actions {
+            let name = self.tables.strings.get(*id);
+            unknown.insert(format!("action.{name}"), *n);
+        }
+        let mut strings = StringTable::from(std::mem::take(&mut self.tables.strings));
+        self.rows.out.stacks.name_the_nameless(|| strings.intern("??"));
+        let columns = &mut self.rows.out;
+        self.snapshot.annotations = annotations
+            .iter()
+            .map(|row| finish_annotation(&columns.annotations[*row as usize], &mut strings))
+            .collect();
+        self.snapshot.stacks = std::mem::take(&mut columns.stacks);
+        self.snapshot.strings = strings;
+        self.snapshot.unknown_keys = unknown;
+        self.snapshot.version_guess = version::guess(schema, &self.snapshot);
+        self.warn_of_oddities();
+    }
+
+    fn warn_of_oddities(&mut self) {
+        let mut warn = |code, message| self.snapshot.warnings.push(Warning { code, message });
+        for (what, (n, first)) in &self.skipped {
+            warn(
+                "damaged-entries",
+                format!("{n} {what} could not be used and were left out ({first})"),
+            );
+        }
+        if self.homeless > 0 {
+            let n = self.homeless;
+            warn(
+                "no-device",
+                format!("{n} segments name no device; they are taken to be of device 0"),
+            );
+        }
+        for (odd, n) in &self.rows.out.oddities {
+            let (kind, key) = (odd.kind.name(), odd.key.name());
+            let found = odd.found;
+            warn("odd-values", format!("'{key}' of {n} {kind} entries is {found} and was ignored"));
+        }
+    }
+}
+
+impl Bad {
+    fn sentence(&self) -> String {
+        format!("its '{}' {}", self.key.name(), self.problem)
+    }
+}
+
+/// Leaves an entry out, or fails.
+fn skip(
+    skipped: &mut BTreeMap<&'static str, (u64, String)>,
+    salvage: bool,
+    what: &'static str,
+    why: impl FnOnce() -> (String, String),
+) -> Result<(), ReadError> {
+    if let Some((n, _)) = skipped.get_mut(what) {
+        *n += 1;
+        return Ok(());
+    }
+    let (place, problem) = why();
+    if !salvage {
+        return Err(ReadError::Entry { place, problem });
+    }
+    skipped.insert(what, (1, format!("{place}: {problem}")));
+    Ok(())
+}
+
+/// Rows of one device's events: ranges that follow each other, of which there usually is one.
+#[derive(Debug, Default)]
+struct EventRows {
+    ranges: Vec<Range<u32>>,
+}
+
+impl EventRows {
+    fn push(&mut self, row: u32) {
+        match self.ranges.last_mut() {
+            Some(range) if range.end == row => range.end += 1,
+            _ => self.ranges.push(row..row + 1),
+        }
+    }
+
+    fn range(&self) -> Option<Range<u32>> {
+        match self.ranges.as_slice() {
+            [range] => Some(range.clone()),
+            _ => None,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.ranges.iter().map(ExactSizeIterator::len).sum()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = u32> {
+        self.ranges.iter().cloned().flatten()
+    }
+}
+
+/// The events of these rows.
+fn gather(source: &Events, rows: &[u32]) -> Events {
+    let mut events = Events::default();
+    if rows.is_empty() {
+        return events;
+    }
+    let pick = |column: &Vec<u64>| rows.iter().map(|r| column[*r as usize]).collect();
+    events.action = rows.iter().map(|r| source.action[*r as usize]).collect();
+    events.addr = pick(&source.addr);
+    events.size = pick(&source.size);
+    if !source.time_us.is_empty() {
+        events.time_us = pick(&source.time_us);
+    }
+    let stacks: Vec<_> = match source.stack.is_empty() {
+        true => Vec::new(),
+        false => rows.iter().map(|r| source.stack_of(*r as usize)).collect(),
+    };
+    if stacks.iter().any(|s| *s != crate::StackId::NONE) {
+        events.stack = stacks;
+    }
+    let mut known = FxHashMap::default();
+    for row in rows {
+        let handle = source.stream_handle(*row as usize);
+        let next = events.streams.len() as u32;
+        let index = *known.entry(handle).or_insert(next);
+        if index == next {
+            events.streams.push(handle);
+        }
+        events.stream.push(index);
+    }
+    events.compile_context = gather_sparse(&source.compile_context, rows);
+    events.user_metadata = gather_sparse(&source.user_metadata, rows);
+    events.pool_id = gather_sparse(&source.pool_id, rows);
+    events
+}
+
+fn gather_sparse<T: Copy>(column: &[(u32, T)], rows: &[u32]) -> Vec<(u32, T)> {
+    if column.is_empty() {
+        return Vec::new();
+    }
+    let of_row = |row| column.binary_search_by_key(row, |(r, _)| *r).ok().map(|i| column[i].1);
+    let pairs = rows.iter().enumerate();
+    pairs.filter_map(|(i, row)| Some((i as u32, of_row(row)?))).collect()
+}
+
+fn finish_block(row: &BlockRow, next: u64) -> Block {
+    let stand_in = if row.state == BlockState::Inactive { 0 } else { row.size };
+    Block {
+        address: row.address.unwrap_or(next),
+        size: row.size,
+        requested_size: row.requested_size.unwrap_or(stand_in),
+        state: row.state,
+        stack: row.stack,
+    }
+}
+
+fn finish_segment(row: &SegmentRow, blocks: &[Block], range: Range<u32>) -> Segment {
+    let own = &blocks[range.start as usize..range.end as usize];
+    let sum = |of: fn(&Block) -> u64, states: &[BlockState]| {
+        let counted = own.iter().filter(|b| states.contains(&b.state));
+        counted.fold(0u64, |n, b| n.saturating_add(of(b)))
+    };
+    let allocated = [BlockState::ActiveAllocated];
+    let active = [BlockState::ActiveAllocated, BlockState::ActivePendingFree];
+    let size: fn(&Block) -> u64 = |b| b.size;
+    let by_size = || match row.total_size {
+        0..=0x20_0000 => SegmentKind::Small,
+        _ => SegmentKind::Large,
+    };
+    Segment {
+        address: row.address,
+        total_size: row.total_size,
+        allocated_size: row.allocated_size.unwrap_or_else(|| sum(size, &allocated)),
+        active_size: row.active_size.unwrap_or_else(|| sum(size, &active)),
+        requested_size: row.requested_size.unwrap_or_else(|| sum(|b| b.requested_size, &active)),
+        stream: row.stream,
+        kind: row.kind.unwrap_or_else(by_size),
+        pool_id: row.pool_id,
+        is_expandable: row.is_expandable,
+        stack: row.stack,
+        blocks: range,
+    }
+}
+
+fn finish_annotation(row: &AnnotationRow, strings: &mut StringTable) -> Annotation {
+    Annotation {
+        name: row.name.map_or_else(|| strings.intern("?"), |id| StringId(id.0)),
+        is_start: row.is_start,
+        device: row.device.and_then(|d| u32::try_from(d).ok()),
+        time_us: row.time_us,
+    }
+}
+
+/// How many events are complete, for messages about damaged files.
+pub(crate) fn complete_events(columns: &Columns) -> u64 {
+    columns.events.len() as u64
+}
