@@ -18,6 +18,7 @@ mod commands;
 mod context;
 mod destination;
 mod failure;
+mod input;
 mod plot;
 mod progress;
 mod style;

@@ -89,7 +89,7 @@ impl<D: Device> Allocator<D> {
         ensure(in_free == (block.has(FREE) && block.has(MAPPED)), || {
             format!("block {id} at {:#x} and its free set disagree", block.addr)
         })?;
-        ensure(in_unmapped == !block.has(MAPPED), || {
+        ensure(in_unmapped != block.has(MAPPED), || {
             format!("block {id} at {:#x} and its unmapped set disagree", block.addr)
         })
     }
@@ -98,7 +98,8 @@ impl<D: Device> Allocator<D> {
         let halves = || self.pools.iter().flat_map(|p| &p.halves);
         let in_sets: usize =
             halves().flat_map(|h| &h.free).map(crate::free_set::FreeSet::len).sum();
-        let unmapped: usize = halves().flat_map(|h| &h.unmapped).map(|m| m.len()).sum();
+        let unmapped: usize =
+            halves().flat_map(|h| &h.unmapped).map(std::collections::BTreeMap::len).sum();
         let free = self.blocks.iter().filter(|(_, b)| b.has(FREE)).count();
         ensure(in_sets + unmapped == free, || {
             format!("{in_sets} + {unmapped} entries in free sets for {free} free blocks")

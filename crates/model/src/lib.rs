@@ -34,7 +34,7 @@ pub mod size;
 mod state;
 pub mod stats;
 
-pub use allocator::{Allocator, Filter, MallocError, Scope, StreamIndex, ThreadId};
+pub use allocator::{Allocator, Filter, MallocError, Restored, Scope, StreamIndex, ThreadId};
 pub use block::BlockId;
 pub use check::BrokenInvariant;
 pub use history::{Entry, NoHistory, Recorder};

@@ -1,1 +1,29 @@
-//! (written next)
+//! Replays a recorded allocator history through the model.
+//!
+//! [`Recording::verify`] replays a history under its own settings, compares every prediction with the
+//! recording, and recovers the program; [`what_if`] replays that program under other conditions. The
+//! inference rules and their accuracy are in specification §16 and §17.
+
+#![forbid(unsafe_code)]
+
+mod checker;
+mod divergence;
+mod feed;
+mod final_state;
+mod history;
+mod pools;
+mod program;
+mod recording;
+mod settings;
+mod start;
+mod verify;
+mod what_if;
+
+pub use divergence::Divergence;
+pub use program::{Op, Program, ReleaseScope};
+pub use recording::{Agreement, Agreements, Recording, VerifyOptions};
+pub use settings::recorded_config;
+pub use what_if::{
+    ANY_CARD, Addresses, Conditions, Observer, OutOfMemory, Outcome, Unobserved, what_if,
+    what_if_observed,
+};

@@ -1,5 +1,9 @@
 //! `vramwise replay FILE`.
 
+mod json;
+mod request;
+mod text;
+
 use std::path::PathBuf;
 
 use clap::ValueHint;
@@ -8,6 +12,7 @@ use vramwise_types::TorchVersion;
 use crate::Status;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::input;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -75,7 +80,17 @@ fn conf_at(text: &str) -> Result<ConfAt, String> {
 /// Replays and reports.
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     context.protect([&args.file])?;
-    Err(Failure::new("this build cannot replay yet"))
+    let snapshot = input::read(&args.file)?;
+    let (number, device) = input::device(&snapshot, &args.file, context)?;
+    let request = request::Request::new(args, &snapshot, device)?;
+    let answer = request::answer(&request, device);
+    let report = json::Report::new(args, number, &snapshot, &request, &answer);
+    if context.global.json {
+        context.report_json(&report)?;
+    } else {
+        context.report(&text::render(&report, &answer, context))?;
+    }
+    Ok(if answer.is_fine() { Status::Fine } else { Status::Finding })
 }
 
 #[cfg(test)]

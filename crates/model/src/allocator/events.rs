@@ -24,11 +24,17 @@ impl<D: Device> Allocator<D> {
         self.blocks[block.0].uses += 1;
     }
 
+    /// Empties the use set of a block and returns what was in it.
+    pub(super) fn forget_uses(&mut self, id: u32) -> Vec<(u32, bool)> {
+        if std::mem::take(&mut self.blocks[id].uses) == 0 {
+            return Vec::new();
+        }
+        self.uses.remove(&id).unwrap_or_default().streams
+    }
+
     /// One event per used stream; the block is pending until all have passed.
     pub(super) fn record_events(&mut self, id: u32) {
-        let uses = self.uses.remove(&id).unwrap_or_default().streams;
-        self.blocks[id].uses = 0;
-        for (stream, _) in uses {
+        for (stream, _) in self.forget_uses(id) {
             let event = self.device.record_event(self.streams[stream as usize]);
             self.blocks[id].events += 1;
             self.events[stream as usize].push_back((event, id));
@@ -67,7 +73,7 @@ impl<D: Device> Allocator<D> {
     }
 
     /// Blocks freed during a capture get their events now; uses recorded during it are dropped (§5.5).
-    fn settle_deferred(&mut self, history: &mut impl Recorder) {
+    pub(super) fn settle_deferred(&mut self, history: &mut impl Recorder) {
         for id in std::mem::take(&mut self.deferred) {
             let mut left = 0;
             if let Some(uses) = self.uses.get_mut(&id) {
@@ -75,8 +81,7 @@ impl<D: Device> Allocator<D> {
                 left = uses.streams.len();
             }
             if left == 0 {
-                self.uses.remove(&id);
-                self.blocks[id].uses = 0;
+                self.forget_uses(id);
                 self.complete_free(id, history);
             } else {
                 self.record_events(id);

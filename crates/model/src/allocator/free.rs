@@ -37,6 +37,7 @@ impl<D: Device> Allocator<D> {
             return;
         }
         self.request_free(block.0, history);
+        self.forget_uses(block.0);
         self.blocks[block.0].events += 1;
         self.told.push(block.0);
     }
@@ -47,6 +48,12 @@ impl<D: Device> Allocator<D> {
         self.told.remove(at);
         self.finish_event(block.0, history);
         true
+    }
+
+    /// Says in which order a flush completes pending frees; those not named follow in their own order.
+    pub fn order_pending(&mut self, first: &[BlockId]) {
+        let rank = |id: &u32| first.iter().position(|b| b.0 == *id).unwrap_or(first.len());
+        self.told.sort_by_key(rank);
     }
 
     fn request_free(&mut self, id: u32, history: &mut impl Recorder) {

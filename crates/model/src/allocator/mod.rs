@@ -10,6 +10,7 @@ mod free;
 mod malloc;
 mod pools;
 mod release;
+mod restore;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,6 +27,7 @@ use crate::stats::Stats;
 pub use malloc::MallocError;
 pub use pools::{Filter, ThreadId};
 pub use release::Scope;
+pub use restore::Restored;
 
 /// Index of a stream, given by [`Allocator::stream`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -203,6 +205,11 @@ impl<D: Device> Allocator<D> {
         if block == BlockId::NULL { 0 } else { self.blocks[block.0].size }
     }
 
+    /// Bytes last requested of a block.
+    pub fn requested_size(&self, block: BlockId) -> u64 {
+        if block == BlockId::NULL { 0 } else { self.blocks[block.0].requested }
+    }
+
     /// Largest free mapped block over all pools and streams, bytes.
     pub fn largest_free_block(&self) -> u64 {
         let sets = self.pools.iter().flat_map(|p| &p.halves).flat_map(|h| &h.free);
@@ -323,7 +330,7 @@ impl<D: Device> Allocator<D> {
 fn fraction_limit(fraction: f64, total: u64) -> Option<u64> {
     // PyTorch computes in double precision and truncates; so does this.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    (fraction < 1.0).then(|| (fraction * total as f64) as u64)
+    (fraction < 1.0).then_some((fraction * total as f64) as u64)
 }
 
 fn index(i: usize) -> u32 {

@@ -76,8 +76,11 @@ impl<D: Device> Allocator<D> {
         }
     }
 
-    /// Waits for the events of one pool's blocks only.
+    /// Waits for the events of one pool's blocks only; deferred frees of every pool get theirs (§5.5).
     fn synchronise_pool(&mut self, pool: PoolIndex, history: &mut impl Recorder) {
+        if !self.is_routing() {
+            self.settle_deferred(history);
+        }
         let of_pool = |blocks: &crate::block::Blocks, id: u32| blocks[id].half / 2 == pool.0;
         for stream in 0..self.events.len() {
             let queue = std::mem::take(&mut self.events[stream]);
@@ -150,9 +153,11 @@ impl<D: Device> Allocator<D> {
             return false;
         }
         let need = request.size.max(max);
+        // Such blocks are whole unless `max_split_size` changed at run time; a split one cannot go back.
+        let returnable = |b: &Block| !b.has(EXPANDABLE) && !b.is_split();
         let set = self.half(request.half).free_of(request.stream);
         if let Some(found) = set.at_least(need).map(|at| set.get(at).block)
-            && !self.is_expandable(found)
+            && returnable(&self.blocks[found])
         {
             self.release_block(found, history);
             return true;
@@ -167,7 +172,7 @@ impl<D: Device> Allocator<D> {
                 break;
             }
             (below, addr_below) = (entry.size, Some(entry.addr));
-            if !self.is_expandable(entry.block) {
+            if returnable(&self.blocks[entry.block]) {
                 released += entry.size;
                 self.release_block(entry.block, history);
             }

@@ -20,6 +20,14 @@ struct Chunk {
     pinned: bool,
 }
 
+impl Chunk {
+    /// Nothing between `start` and `end` is free any more.
+    fn cut(&mut self, start: u64, end: u64) {
+        let outside = |&(s, e): &(u64, u64)| [(s, e.min(start)), (s.max(end), e)];
+        self.free = self.free.iter().flat_map(outside).filter(|(s, e)| s < e).collect();
+    }
+}
+
 /// The driver's address model; see the module's description.
 #[derive(Clone, Debug)]
 pub struct DriverPlacement {
@@ -58,6 +66,9 @@ impl DriverPlacement {
                 return;
             }
         }
+        for chunk in &mut self.chunks {
+            chunk.cut(addr, end);
+        }
         let aligned = addr.is_multiple_of(CHUNK);
         let (start, stop) = (addr - addr % CHUNK, end.next_multiple_of(CHUNK));
         // Two recorded addresses can lie in one 32 MiB range in an order that the rules above do not
@@ -86,7 +97,7 @@ impl DriverPlacement {
     }
 
     /// From the newest chunk that has room: its smallest sufficient range, lowest among equals.
-    fn from_chunks(&mut self, size: u64) -> Option<u64> {
+    fn take_from_chunks(&mut self, size: u64) -> Option<u64> {
         for chunk in self.chunks.iter_mut().rev() {
             let best = (chunk.free.iter().enumerate())
                 .filter(|(_, (s, e))| e - s >= size)
@@ -154,7 +165,7 @@ impl DriverPlacement {
 
 impl Placement for DriverPlacement {
     fn place(&mut self, size: u64) -> u64 {
-        if let Some(addr) = self.from_chunks(size) {
+        if let Some(addr) = self.take_from_chunks(size) {
             return addr;
         }
         let length = size.next_multiple_of(CHUNK);

@@ -1,0 +1,191 @@
+//! What is to be replayed, and the replays themselves.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use vramwise_model::settings::Config;
+use vramwise_replay::{
+    Addresses, Conditions, Outcome, Recording, VerifyOptions, recorded_config, what_if,
+};
+use vramwise_trace::{DeviceTrace, Snapshot};
+use vramwise_types::{Action, TorchVersion};
+
+use super::Args;
+use crate::failure::Failure;
+use crate::input;
+
+/// Everything that the arguments and the file together ask for.
+pub(super) struct Request {
+    pub(super) version: TorchVersion,
+    pub(super) recorded: Config,
+    /// Other settings than the recorded ones.
+    pub(super) conf: Option<Config>,
+    changes: Vec<(usize, Config)>,
+    pub(super) capacity: Option<u64>,
+    total: Option<u64>,
+    addresses: Option<Arc<[u64]>>,
+    notes: Vec<String>,
+}
+
+/// The recording and, where something else was asked, what would have been.
+pub(super) struct Answer {
+    pub(super) recording: Recording,
+    pub(super) what_if: Option<WhatIf>,
+    pub(super) assumptions: Vec<String>,
+}
+
+/// A what-if replay and the same under other address orders.
+pub(super) struct WhatIf {
+    pub(super) outcome: Outcome,
+    /// Smallest and largest peak of reserved bytes.
+    pub(super) peak_reserved: (i64, i64),
+}
+
+impl Answer {
+    /// Whether the exit status is 0: exact, or a what-if without failed request.
+    pub(super) fn is_fine(&self) -> bool {
+        match &self.what_if {
+            Some(what_if) => what_if.outcome.ooms.is_empty(),
+            None => self.recording.is_exact(),
+        }
+    }
+}
+
+impl Request {
+    pub(super) fn new(
+        args: &Args,
+        snapshot: &Snapshot,
+        device: &DeviceTrace,
+    ) -> Result<Self, Failure> {
+        let version = input::version(args.torch, snapshot);
+        let (recorded, notes) = recorded_config(snapshot.settings.as_ref(), version);
+        let conf = args.conf.as_ref().map(|text| input::settings(text, version)).transpose()?;
+        let mut changes = Vec::new();
+        let mut at_event: Vec<_> = args.conf_at.iter().collect();
+        at_event.sort_by_key(|change| change.event);
+        let mut current = conf.clone().unwrap_or_else(|| recorded.clone());
+        for change in at_event {
+            let event = usize::try_from(change.event).unwrap_or(usize::MAX);
+            if event >= device.events.len() {
+                return Err(Failure::new(format!(
+                    "--conf-at names event {event}, the history has {} (0 to {})",
+                    device.events.len(),
+                    device.events.len().saturating_sub(1)
+                )));
+            }
+            current = input::settings_onto(&current, &change.conf, version)?;
+            changes.push((event, current.clone()));
+        }
+        let addresses = args.addresses.as_deref().map(segment_addresses).transpose()?;
+        Ok(Self {
+            version,
+            recorded,
+            conf,
+            changes,
+            capacity: args.capacity,
+            total: args.total,
+            addresses,
+            notes,
+        })
+    }
+
+    /// Whether the question is what would have been, rather than what was.
+    fn is_what_if(&self) -> bool {
+        self.conf.is_some() || self.addresses.is_some()
+    }
+
+    fn conditions(&self, addresses: Addresses) -> Conditions {
+        Conditions {
+            config: self.conf.clone().unwrap_or_else(|| self.recorded.clone()),
+            changes: self.changes.clone(),
+            version: self.version,
+            limit: self.capacity,
+            total: self.total,
+            addresses,
+        }
+    }
+}
+
+/// Addresses of the new segments of another recording, in order.
+fn segment_addresses(path: &Path) -> Result<Arc<[u64]>, Failure> {
+    let snapshot = input::read(path)?;
+    let events = snapshot.devices.iter().map(|d| &d.events).find(|e| !e.is_empty());
+    let Some(events) = events else {
+        return Err(Failure::new("there is no history to take addresses from")
+            .at(input::shown(path)));
+    };
+    let new = |i: &usize| events.action[*i] == Action::SegmentAlloc;
+    Ok((0..events.len()).filter(new).map(|i| events.addr[i]).collect())
+}
+
+/// Verifies, then replays what was asked.
+pub(super) fn answer(request: &Request, device: &DeviceTrace) -> Answer {
+    let mut options = VerifyOptions::new(request.recorded.clone(), request.version);
+    options.total = request.total;
+    // A capacity in a what-if is a part of the question. In a verification it is the recorded limit.
+    if !request.is_what_if() {
+        options.limit = request.capacity;
+        options.changes = request.changes.clone();
+    }
+    let mut recording = Recording::verify(device, &options);
+    let mut assumptions = request.notes.clone();
+    // A capacity below what the recording held is a question, not a fact about the recording.
+    let smaller_card = !request.is_what_if()
+        && request.capacity.is_some()
+        && recording.first_divergence.is_some();
+    if smaller_card {
+        let plain = VerifyOptions { limit: None, ..options };
+        let without = Recording::verify(device, &plain);
+        if without.first_divergence.is_none() {
+            recording = without;
+        }
+    }
+    assumptions.append(&mut recording.assumptions);
+    let asks = request.is_what_if() || smaller_card && recording.first_divergence.is_none();
+    let what_if = asks.then(|| replay(request, &recording, &mut assumptions));
+    Answer { recording, what_if, assumptions }
+}
+
+/// Orders of addresses that a what-if is tried under when a tie could change it.
+const OTHER_ORDERS: [Addresses; 4] = [
+    Addresses::Rising,
+    Addresses::Falling,
+    Addresses::Shuffled(1),
+    Addresses::Shuffled(2),
+];
+
+fn replay(request: &Request, recording: &Recording, assumptions: &mut Vec<String>) -> WhatIf {
+    let addresses = match &request.addresses {
+        Some(addrs) => Addresses::Listed(Arc::clone(addrs)),
+        None => Addresses::Driver,
+    };
+    let run = |addresses| {
+        what_if(&recording.program, &recording.calls, &request.conditions(addresses))
+    };
+    let peak = |o: &Outcome| o.stats.all(vramwise_model::stats::Family::ReservedBytes).peak;
+    let outcome = run(addresses);
+    let mut range = (peak(&outcome), peak(&outcome));
+    if outcome.ties > 0 && request.addresses.is_none() {
+        for order in OTHER_ORDERS {
+            let other = peak(&run(order));
+            range = (range.0.min(other), range.1.max(other));
+        }
+        if range.0 != range.1 {
+            assumptions.push(format!(
+                "free blocks of equal size are told apart by the addresses that the driver gives; \
+                 over {} address orders the peak of reserved memory is {} to {} bytes",
+                OTHER_ORDERS.len() + 1,
+                range.0,
+                range.1
+            ));
+        }
+    }
+    if !recording.ooms.is_empty() {
+        assumptions.push(
+            "the recorded program ran out of memory: what it would have done otherwise is not known, \
+             so that a what-if holds up to the first failed request"
+                .to_owned(),
+        );
+    }
+    WhatIf { outcome, peak_reserved: range }
+}

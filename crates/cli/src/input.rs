@@ -1,0 +1,105 @@
+//! Opening snapshots and understanding settings, for every command that replays.
+
+use std::path::Path;
+
+use vramwise_model::settings::{self, Config, SettingsError};
+use vramwise_trace::{DeviceTrace, ReadOptions, Snapshot};
+use vramwise_types::TorchVersion;
+
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Reads a snapshot; `-` is standard input.
+pub(crate) fn read(path: &Path) -> Result<Snapshot, Failure> {
+    let options = ReadOptions::default();
+    let read = if path.as_os_str() == "-" {
+        vramwise_trace::read_reader(std::io::stdin().lock(), &options)
+    } else {
+        vramwise_trace::read_path(path, &options)
+    };
+    read.map_err(|error| Failure::from_error(&error).at(shown(path)))
+}
+
+/// How a path is shown.
+pub(crate) fn shown(path: &Path) -> String {
+    if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+/// The device that the user chose, or the only one with a history.
+pub(crate) fn device<'a>(
+    snapshot: &'a Snapshot,
+    path: &Path,
+    context: &Context,
+) -> Result<(u32, &'a DeviceTrace), Failure> {
+    if let Some(number) = context.global.device {
+        let device = snapshot.devices.get(number as usize).ok_or_else(|| {
+            let count = snapshot.devices.len();
+            Failure::new(format!("there is no device {number}: the file has {count}"))
+                .at(shown(path))
+                .hint("vramwise validate lists the devices of a file")
+        })?;
+        return Ok((number, device));
+    }
+    let mut with_history = (0u32..).zip(&snapshot.devices).filter(|(_, d)| !d.events.is_empty());
+    let Some(first) = with_history.next() else {
+        return Err(no_history(snapshot, path));
+    };
+    let others: Vec<String> = with_history.map(|(n, _)| n.to_string()).collect();
+    if !others.is_empty() {
+        context.warn(&format!(
+            "{}: device {} is replayed; choose another with --device ({})",
+            shown(path),
+            first.0,
+            others.join(", ")
+        ));
+    }
+    Ok(first)
+}
+
+fn no_history(snapshot: &Snapshot, path: &Path) -> Failure {
+    let segments: usize = snapshot.devices.iter().map(|d| d.segments.len()).sum();
+    Failure::new(format!(
+        "there is no allocator history to replay: the file has {segments} segments and no events"
+    ))
+    .at(shown(path))
+    .hint(
+        "call torch.cuda.memory._record_memory_history(max_entries=1_000_000) at the start of the \
+         program, before torch.cuda.memory._dump_snapshot()",
+    )
+}
+
+/// The PyTorch version meant: the user's, the file's, or the reference.
+pub(crate) fn version(given: Option<TorchVersion>, snapshot: &Snapshot) -> TorchVersion {
+    given.or(snapshot.version_guess).unwrap_or_default()
+}
+
+/// Understands a settings string.
+pub(crate) fn settings(text: &str, version: TorchVersion) -> Result<Config, Failure> {
+    settings::parse(text, version).map(|parsed| parsed.config).map_err(|e| settings_failure(&e))
+}
+
+/// Understands a settings string that is set in mid-run.
+pub(crate) fn settings_onto(
+    previous: &Config,
+    text: &str,
+    version: TorchVersion,
+) -> Result<Config, Failure> {
+    settings::parse_onto(previous, text, version)
+        .map(|parsed| parsed.config)
+        .map_err(|e| settings_failure(&e))
+}
+
+fn settings_failure(error: &SettingsError) -> Failure {
+    let option = error.option.as_ref().map_or(String::new(), |option| format!("{option}: "));
+    let mut hints = error.hints.clone();
+    match &error.suggestion {
+        Some(text) if text.is_empty() => hints.push("leave the variable unset".to_owned()),
+        Some(text) => hints.push(format!("write \"{text}\"")),
+        None => {}
+    }
+    let failure = Failure::new(format!("{option}{}", error.problem)).at(format!(
+        "byte {} of \"{}\"; PyTorch {} {}",
+        error.offset, error.text, error.version, error.reaction
+    ));
+    if hints.is_empty() { failure } else { failure.hint(hints.join("; ")) }
+}

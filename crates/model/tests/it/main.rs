@@ -1,0 +1,16 @@
+//! The allocator's model as a whole: the specification's examples, and properties of random runs.
+//!
+//! One binary, so that it links once. The unit tests of single parts stand beside them in `src`.
+
+mod differential;
+mod exhaustive;
+mod expandable_examples;
+mod laws;
+mod limit_examples;
+mod lookup;
+mod ordinary_examples;
+mod pool_examples;
+mod runtime_changes;
+mod sizes;
+mod stream_examples;
+mod world;

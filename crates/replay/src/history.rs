@@ -1,0 +1,75 @@
+//! A device's history as the replay walks it: only the allocator's own entries, streams by index.
+
+use vramwise_trace::{DeviceTrace, Events};
+use vramwise_types::Action;
+
+/// One entry of the history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ev {
+    pub(crate) addr: u64,
+    pub(crate) size: u64,
+    pub(crate) stream: u32,
+    pub(crate) action: Action,
+}
+
+/// The allocator's entries of one device.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    pub(crate) entries: Vec<Ev>,
+    /// Where entries of the file were left out: (first entry here, entries left out before it).
+    skipped: Vec<(u32, u32)>,
+    /// Stream handles by index.
+    pub(crate) streams: Vec<u64>,
+    /// Whether the file writes `free_requested` and `free_completed` (some producers leave one out).
+    pub(crate) has_requested: bool,
+    pub(crate) has_completed: bool,
+}
+
+impl History {
+    pub(crate) fn of(device: &DeviceTrace) -> Self {
+        let events: &Events = &device.events;
+        // The model counts streams from the default one, which need not occur in the file.
+        let mut history = History { streams: vec![0], ..History::default() };
+        let mut model_index = Vec::with_capacity(events.streams.len());
+        for handle in &events.streams {
+            let known = history.streams.iter().position(|h| h == handle);
+            let at = known.unwrap_or(history.streams.len());
+            if known.is_none() {
+                history.streams.push(*handle);
+            }
+            model_index.push(u32::try_from(at).unwrap_or(u32::MAX));
+        }
+        history.entries.reserve_exact(events.len());
+        let mut left_out = 0u32;
+        for i in 0..events.len() {
+            let action = events.action[i];
+            if matches!(action, Action::Snapshot | Action::UserDefined | Action::Other) {
+                left_out += 1;
+                continue;
+            }
+            let here = u32::try_from(history.entries.len()).unwrap_or(u32::MAX);
+            if history.skipped.last().map_or(0, |s| s.1) != left_out {
+                history.skipped.push((here, left_out));
+            }
+            history.has_requested |= matches!(action, Action::FreeRequested | Action::Free);
+            history.has_completed |= action == Action::FreeCompleted;
+            history.entries.push(Ev {
+                addr: events.addr[i],
+                size: events.size[i],
+                stream: model_index[events.stream[i] as usize],
+                action,
+            });
+        }
+        history
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The position in the file's history of entry `i`.
+    pub(crate) fn event_of(&self, i: usize) -> usize {
+        let at = self.skipped.partition_point(|s| s.0 as usize <= i);
+        i + at.checked_sub(1).map_or(0, |at| self.skipped[at].1 as usize)
+    }
+}

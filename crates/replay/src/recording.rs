@@ -1,0 +1,275 @@
+//! A recording, verified: what the model made of it and the program recovered from it.
+
+use std::sync::Arc;
+
+use vramwise_model::device::DeviceCall;
+use vramwise_model::settings::Config;
+use vramwise_model::stats::Stats;
+use vramwise_model::{Allocator, BlockState, SegmentView};
+use vramwise_trace::DeviceTrace;
+use vramwise_types::{Action, TorchVersion};
+
+use crate::ANY_CARD;
+use crate::checker::Exact;
+use crate::divergence::{self, Divergence};
+use crate::feed::Feed;
+use crate::final_state;
+use crate::history::History;
+use crate::pools::PoolMap;
+use crate::program::Program;
+use crate::verify::{Run, Setup, Verifier};
+
+/// What a verification is told besides the file.
+#[derive(Clone, Debug)]
+pub struct VerifyOptions {
+    /// Settings of the recording.
+    pub config: Config,
+    /// Changes of settings in mid-run: (event of the file, settings), ascending.
+    pub changes: Vec<(usize, Config)>,
+    /// PyTorch's version.
+    pub version: TorchVersion,
+    /// Bytes that the process was allowed to hold; `None` = not known.
+    pub limit: Option<u64>,
+    /// The card's bytes; `None` = not known.
+    pub total: Option<u64>,
+}
+
+impl VerifyOptions {
+    /// These settings, no limit.
+    pub fn new(config: Config, version: TorchVersion) -> Self {
+        Self { config, changes: Vec::new(), version, limit: None, total: None }
+    }
+}
+
+/// How many of the recorded entries the model reproduced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Agreement {
+    /// Recorded entries.
+    pub recorded: u64,
+    /// Entries that agree to the byte.
+    pub exact: u64,
+}
+
+/// Agreement per kind of entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // PyTorch's names of the actions
+pub struct Agreements {
+    pub allocs: Agreement,
+    pub segment_allocs: Agreement,
+    pub segment_frees: Agreement,
+    pub segment_maps: Agreement,
+    pub segment_unmaps: Agreement,
+    pub ooms: Agreement,
+}
+
+impl Agreements {
+    /// Whether every recorded entry was reproduced.
+    pub fn all_exact(&self) -> bool {
+        [
+            self.allocs,
+            self.segment_allocs,
+            self.segment_frees,
+            self.segment_maps,
+            self.segment_unmaps,
+            self.ooms,
+        ]
+        .iter()
+        .all(|a| a.exact == a.recorded)
+    }
+}
+
+/// A verified recording of one device.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// Entries reproduced.
+    pub agreement: Agreements,
+    /// Where model and recording part first.
+    pub first_divergence: Option<Divergence>,
+    /// How the final segments and blocks differ; `None` = they agree to the byte.
+    pub final_difference: Option<String>,
+    /// Why the file cannot come from PyTorch's allocator, where that is certain.
+    pub impossible: Option<String>,
+    /// The model's counters at the end.
+    pub stats: Stats,
+    /// The model's segments at the end.
+    pub segments: Vec<SegmentView>,
+    /// Pool ids by pool index.
+    pub pool_ids: Vec<(u64, u64)>,
+    /// The program.
+    pub program: Program,
+    /// The recorded device calls.
+    pub calls: Arc<[DeviceCall]>,
+    /// Failed requests of the recording: (event, rounded bytes).
+    pub ooms: Vec<(usize, u64)>,
+    /// Entries of the history that were replayed.
+    pub entries: usize,
+    /// The limit that was in force, given or inferred.
+    pub limit: Option<u64>,
+    /// What had to be assumed.
+    pub assumptions: Vec<String>,
+}
+
+impl Recording {
+    /// Whether the model reproduced the whole file.
+    pub fn is_exact(&self) -> bool {
+        self.first_divergence.is_none()
+            && self.final_difference.is_none()
+            && self.impossible.is_none()
+            && self.agreement.all_exact()
+    }
+
+    /// Replays a device's history under its own settings.
+    pub fn verify(device: &DeviceTrace, options: &VerifyOptions) -> Self {
+        let history = History::of(device);
+        let mut assumptions = Vec::new();
+        let mut setup = setup(&history, device, options, &mut assumptions);
+        let ids = crate::pools::snapshot_pools(device);
+        let mut pools = PoolMap::all_default();
+        if setup.limit.is_none() && history.entries.iter().any(|e| e.action == Action::Oom) {
+            infer_limit(&history, &mut setup, &mut assumptions);
+        }
+        let mut run = Verifier::new(&history, &setup, &pools).run();
+        let mismatch = run.mismatch.is_some() || ids.len() > 1;
+        if mismatch && let Some(inferred) = PoolMap::infer(&history, device, &setup) {
+            let second = Verifier::new(&history, &setup, &inferred).run();
+            let further = second.mismatch.is_none()
+                || run.mismatch.is_some() && second.reached >= run.reached;
+            if further {
+                assumptions.push(format!(
+                    "the history does not say which pool a request went to: {} pools were inferred \
+                     from what the allocator passed over and from the final snapshot",
+                    inferred.count()
+                ));
+                run = second;
+                pools = inferred;
+            }
+        }
+        finish(device, &history, run, &pools, setup, assumptions)
+    }
+}
+
+fn setup(
+    history: &History,
+    device: &DeviceTrace,
+    options: &VerifyOptions,
+    assumptions: &mut Vec<String>,
+) -> Setup {
+    let entry_of = |event: usize| {
+        (0..=history.len()).find(|i| history.event_of(*i) >= event).unwrap_or(history.len())
+    };
+    let changes = options.changes.iter().map(|(e, c)| (entry_of(*e), c.clone())).collect();
+    let mut start = Vec::new();
+    let empty = crate::start::begins_empty(history, device);
+    if !empty && history.len() > 0 {
+        let ids = crate::pools::snapshot_pools(device);
+        match crate::start::rebuild(history, device, &options.config, &ids) {
+            Ok(segments) => {
+                assumptions.push(format!(
+                    "the recording began in mid-run (or its ring buffer wrapped): the {} segments and \
+                     {} blocks in use at its start were rebuilt from the final state and the history; \
+                     counters start at that moment",
+                    segments.len(),
+                    segments.iter().flat_map(|s| &s.blocks).filter(|b| b.state != BlockState::Inactive).count()
+                ));
+                start = segments;
+            }
+            Err(why) => assumptions.push(format!(
+                "the history does not begin with an empty cache, and the state at its start could not \
+                 be rebuilt: going back from the end, event {} cannot be undone ({})",
+                history.event_of(why.at),
+                why.what
+            )),
+        }
+    }
+    Setup {
+        config: options.config.clone(),
+        version: options.version,
+        limit: options.limit,
+        total: options.total.unwrap_or(ANY_CARD),
+        changes,
+        start,
+    }
+}
+
+/// Without a limit no request can fail. The most that was ever held is the smallest limit that allows
+/// what succeeded, and the strictest: every refusal under the true limit is one under it (§16.5).
+fn infer_limit(history: &History, setup: &mut Setup, assumptions: &mut Vec<String>) {
+    let (mut held, mut peak) = (0u64, 0u64);
+    for e in &history.entries {
+        match e.action {
+            Action::SegmentAlloc | Action::SegmentMap => held = held.saturating_add(e.size),
+            Action::SegmentFree | Action::SegmentUnmap => held = held.saturating_sub(e.size),
+            _ => {}
+        }
+        peak = peak.max(held);
+    }
+    if peak > 0 {
+        setup.limit = Some(peak);
+        assumptions.push(format!(
+            "requests failed but no capacity was given: {peak} bytes are assumed, the most that the \
+             process ever held (give the true one with --capacity)"
+        ));
+    }
+}
+
+fn finish(
+    device: &DeviceTrace,
+    history: &History,
+    run: Run,
+    pools: &PoolMap,
+    setup: Setup,
+    assumptions: Vec<String>,
+) -> Recording {
+    let Run { allocator, exact, mismatch, program, ooms, .. } = run;
+    let first_divergence =
+        mismatch.map(|m| divergence::explain(history, &allocator, &m));
+    let final_difference = match first_divergence {
+        Some(_) => Some("the replay did not reach the end".to_owned()),
+        None => final_state::difference(device, &allocator, history, pools),
+    };
+    Recording {
+        agreement: agreement(history, exact),
+        first_divergence,
+        final_difference,
+        impossible: None,
+        stats: allocator.stats().clone(),
+        segments: segments(&allocator),
+        pool_ids: pools.ids().to_vec(),
+        program,
+        calls: calls(history),
+        ooms: ooms.into_iter().map(|(entry, size)| (history.event_of(entry), size)).collect(),
+        entries: history.len(),
+        limit: setup.limit,
+        assumptions,
+    }
+}
+
+fn segments(allocator: &Allocator<Feed>) -> Vec<SegmentView> {
+    allocator.segments()
+}
+
+fn agreement(history: &History, exact: Exact) -> Agreements {
+    let mut recorded = Exact::default();
+    for entry in &history.entries {
+        recorded.count(entry.action);
+    }
+    let pair = |f: fn(&Exact) -> u64| Agreement { recorded: f(&recorded), exact: f(&exact) };
+    Agreements {
+        allocs: pair(|e| e.allocs),
+        segment_allocs: pair(|e| e.segment_allocs),
+        segment_frees: pair(|e| e.segment_frees),
+        segment_maps: pair(|e| e.segment_maps),
+        segment_unmaps: pair(|e| e.segment_unmaps),
+        ooms: pair(|e| e.ooms),
+    }
+}
+
+/// The device calls of the recording: ordinary segments only, expandable ones have no choice of address.
+fn calls(history: &History) -> Arc<[DeviceCall]> {
+    let call = |e: &crate::history::Ev| match e.action {
+        Action::SegmentAlloc => Some(DeviceCall::Malloc { size: e.size, addr: e.addr }),
+        Action::SegmentFree => Some(DeviceCall::Free { addr: e.addr }),
+        _ => None,
+    };
+    history.entries.iter().filter_map(call).collect()
+}

@@ -1,0 +1,47 @@
+//! The settings a recording was made under.
+
+use vramwise_model::settings::{self, Config};
+use vramwise_trace::RecordedSettings;
+use vramwise_types::TorchVersion;
+
+/// The recorded settings as the allocator used them, with what had to be assumed.
+pub fn recorded_config(
+    recorded: Option<&RecordedSettings>,
+    version: TorchVersion,
+) -> (Config, Vec<String>) {
+    let mut notes = Vec::new();
+    let Some(recorded) = recorded else {
+        notes.push("the file does not say its settings: PyTorch's defaults are assumed".to_owned());
+        return (Config::default(), notes);
+    };
+    let mut config = match settings::parse(&recorded.conf, version) {
+        Ok(parsed) => parsed.config,
+        Err(error) => {
+            notes.push(format!(
+                "PyTorch {version} would refuse the recorded settings string '{}' ({error}); the \
+                 values recorded beside it are used",
+                recorded.conf
+            ));
+            Config::default()
+        }
+    };
+    // The values in force win: a string can be older than a change at run time.
+    let from_string = config.clone();
+    config.max_split_size = recorded.max_split_size.unwrap_or(u64::MAX);
+    config.garbage_collection_threshold = recorded.garbage_collection_threshold;
+    config.expandable_segments = recorded.expandable_segments;
+    for (mib, divisions) in &recorded.roundup_power2_divisions {
+        if let Some(bucket) = mib.checked_ilog2()
+            && let Some(entry) = config.roundup_power2_divisions.get_mut(bucket as usize)
+        {
+            *entry = *divisions;
+        }
+    }
+    if config != from_string {
+        notes.push(format!(
+            "the recorded values differ from the settings string '{}'; the values are used",
+            recorded.conf
+        ));
+    }
+    (config, notes)
+}

@@ -1,0 +1,364 @@
+//! Verification: the recorded history through the model under its own settings (specification §16.2).
+//!
+//! The model gets the requests, the frees and the addresses that the driver gave; everything else it
+//! predicts, and each prediction is compared with the recording. On the way the program is recovered:
+//! what was asked, without where it went.
+
+use rustc_hash::FxHashMap;
+use vramwise_model::settings::Config;
+use vramwise_model::{Allocator, BlockId, PoolIndex, Scope, SegmentView, StreamIndex};
+use vramwise_types::{Action, TorchVersion};
+
+use crate::checker::{Checker, Exact, Mismatch};
+use crate::feed::Feed;
+use crate::history::{Ev, History};
+use crate::pools::PoolMap;
+use crate::program::{Op, Program, ReleaseScope};
+
+/// Inputs of a verification besides the history.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) config: Config,
+    pub(crate) version: TorchVersion,
+    /// Bytes that the process was allowed to hold.
+    pub(crate) limit: Option<u64>,
+    /// The card's total bytes.
+    pub(crate) total: u64,
+    /// Changes of settings in mid-run: (entry of the history, settings), ascending.
+    pub(crate) changes: Vec<(usize, Config)>,
+    /// What was there when the recording began.
+    pub(crate) start: Vec<SegmentView>,
+}
+
+/// How a run through the history ended.
+pub(crate) struct Run {
+    pub(crate) allocator: Allocator<Feed>,
+    /// Entries matched.
+    pub(crate) reached: usize,
+    pub(crate) exact: Exact,
+    pub(crate) mismatch: Option<Mismatch>,
+    pub(crate) program: Program,
+    /// Failed requests of the recording: (entry, rounded size).
+    pub(crate) ooms: Vec<(usize, u64)>,
+}
+
+pub(crate) struct Verifier<'a> {
+    history: &'a History,
+    setup: &'a Setup,
+    pools: &'a PoolMap,
+    allocator: Allocator<Feed>,
+    checker: Checker<'a>,
+    /// Allocated and pending blocks by address: (block, slot).
+    live: FxHashMap<u64, (BlockId, u32)>,
+    pending: FxHashMap<u64, (BlockId, u32)>,
+    program: Program,
+    ooms: Vec<(usize, u64)>,
+    next_change: usize,
+    /// Pool of the allocation before, for failed requests, which have no address.
+    last_pool: PoolIndex,
+}
+
+impl<'a> Verifier<'a> {
+    pub(crate) fn new(history: &'a History, setup: &'a Setup, pools: &'a PoolMap) -> Self {
+        let mut allocator =
+            Allocator::new(setup.config.clone(), setup.version, Feed::new(setup.total));
+        if setup.limit.is_some() {
+            allocator.set_limit(setup.limit);
+        }
+        for handle in &history.streams {
+            allocator.stream(*handle);
+        }
+        for _ in 1..pools.count() {
+            let pool = allocator.create_pool(vramwise_model::PoolOptions::default());
+            debug_assert!((pool.0 as usize) < pools.count());
+        }
+        let mut verifier = Self {
+            history,
+            setup,
+            pools,
+            allocator,
+            checker: Checker::new(history),
+            live: FxHashMap::default(),
+            pending: FxHashMap::default(),
+            program: Program::default(),
+            ooms: Vec::new(),
+            next_change: 0,
+            last_pool: PoolIndex::DEFAULT,
+        };
+        verifier.program.streams = history.streams.clone();
+        verifier.program.pools = u16::try_from(pools.count()).unwrap_or(u16::MAX);
+        verifier.load_start();
+        verifier
+    }
+
+    /// Puts the blocks in place that were there when the recording began.
+    fn load_start(&mut self) {
+        for (block, view) in self.allocator.restore(&self.setup.start) {
+            let slot = self.program.slots;
+            self.program.slots += 1;
+            let (addr, size) = (self.allocator.address(block), self.allocator.requested_size(block));
+            let (stream, pool) = (narrow(view.stream.0), narrow(view.pool.0));
+            self.push_op(Op::Malloc { size, stream, pool, slot });
+            if view.pending {
+                self.push_op(Op::FreePending { slot });
+                self.pending.insert(addr, (block, slot));
+            } else {
+                self.live.insert(addr, (block, slot));
+            }
+        }
+        self.program.preamble = self.program.ops.len();
+    }
+
+    /// Runs to the end or to the first divergence.
+    pub(crate) fn run(mut self) -> Run {
+        while self.checker.at < self.history.len() && self.checker.mismatch.is_none() {
+            self.change_settings();
+            self.step();
+        }
+        Run {
+            allocator: self.allocator,
+            reached: self.checker.at,
+            exact: self.checker.exact,
+            mismatch: self.checker.mismatch,
+            program: self.program,
+            ooms: self.ooms,
+        }
+    }
+
+    fn change_settings(&mut self) {
+        while let Some((at, config)) = self.setup.changes.get(self.next_change)
+            && *at <= self.checker.at
+        {
+            self.allocator.set_config(config.clone());
+            self.next_change += 1;
+        }
+    }
+
+    fn push_op(&mut self, op: Op) {
+        let event = self.history.event_of(self.checker.at);
+        self.push_op_at(op, event);
+    }
+
+    fn push_op_at(&mut self, op: Op, event: usize) {
+        self.program.ops.push(op);
+        self.program.events.push(u32::try_from(event).unwrap_or(u32::MAX));
+    }
+
+    fn entry(&self, i: usize) -> Option<&Ev> {
+        self.history.entries.get(i)
+    }
+
+    /// One operation begins at each position (§16.2).
+    fn step(&mut self) {
+        let at = self.checker.at;
+        let entry = self.history.entries[at];
+        match entry.action {
+            Action::FreeRequested | Action::Free => self.free(at, entry.addr),
+            Action::FreeCompleted => self.complete(entry.addr),
+            _ => self.stretch(at),
+        }
+    }
+
+    fn diverge(&mut self) {
+        let at = self.checker.at;
+        self.checker.mismatch.get_or_insert(Mismatch { at, got: None });
+    }
+
+    fn free(&mut self, at: usize, addr: u64) {
+        let Some((block, slot)) = self.live.remove(&addr) else { return self.diverge() };
+        self.allocator.device_mut().expect(&[]);
+        let completed = |e: &Ev| e.action == Action::FreeCompleted && e.addr == addr;
+        let at_once = self.history.entries[at].action == Action::Free
+            || !self.history.has_completed
+            || self.entry(at + 1).is_some_and(completed);
+        if at_once {
+            self.push_op(Op::Free { slot });
+            self.allocator.free(block, &mut self.checker);
+        } else {
+            self.push_op(Op::FreePending { slot });
+            self.allocator.free_pending(block, &mut self.checker);
+            self.pending.insert(addr, (block, slot));
+        }
+    }
+
+    fn complete(&mut self, addr: u64) {
+        if let Some((block, slot)) = self.pending.remove(&addr) {
+            self.push_op(Op::Complete { slot });
+            self.allocator.complete(block, &mut self.checker);
+        } else if let Some((block, slot)) = self.live.remove(&addr) {
+            // a producer that writes no free_requested
+            self.push_op(Op::Free { slot });
+            self.allocator.free(block, &mut self.checker);
+        } else {
+            self.diverge();
+        }
+    }
+
+    /// `R* N* X`: releases, growth, and what caused them.
+    fn stretch(&mut self, at: usize) {
+        let entries = &self.history.entries;
+        let count = |from: usize, f: fn(Action) -> bool| {
+            entries[from..].iter().take_while(|e| f(e.action)).count()
+        };
+        let releases = count(at, Action::is_release);
+        let growth = count(at + releases, Action::is_growth);
+        let cause = at + releases + growth;
+        let is_malloc =
+            self.entry(cause).is_some_and(|e| matches!(e.action, Action::Alloc | Action::Oom));
+        if releases == 0 {
+            return if is_malloc { self.malloc(at, cause) } else { self.diverge() };
+        }
+        if !is_malloc {
+            if !self.interleaved_flush(at) {
+                self.release(at, at + releases);
+            }
+            return;
+        }
+        let x = self.history.entries[cause];
+        let pool = self.pool_of(cause);
+        if !self.allocator.could_release(pool, x.size, StreamIndex(x.stream)) {
+            return self.release(at, at + releases);
+        }
+        if !self.try_malloc(at, cause) {
+            self.release(at, at + releases);
+        }
+    }
+
+    /// Runs a malloc and keeps it only if it matches; says whether it did.
+    fn try_malloc(&mut self, at: usize, cause: usize) -> bool {
+        let allocator = self.allocator.clone();
+        let checker = self.checker.clone();
+        let (ops, slots) = (self.program.ops.len(), self.program.slots);
+        let (pool, pending) = (self.last_pool, self.pending.clone());
+        self.malloc(at, cause);
+        if self.checker.mismatch.is_none() {
+            return true;
+        }
+        self.allocator = allocator;
+        self.checker = checker;
+        self.program.ops.truncate(ops);
+        self.program.events.truncate(ops);
+        self.program.slots = slots;
+        self.ooms.retain(|(entry, _)| *entry < at);
+        self.last_pool = pool;
+        self.pending = pending;
+        self.live.retain(|_, (_, slot)| *slot < slots);
+        false
+    }
+
+    /// A malloc may release oversize blocks, then wait for pending frees, then release more (§8.4): the
+    /// completions then stand between its releases. Tried only where that can be.
+    fn interleaved_flush(&mut self, at: usize) -> bool {
+        if self.pending.is_empty() || self.allocator.config().max_split_size == u64::MAX {
+            return false;
+        }
+        let inside = |a: Action| a.is_release() || a.is_growth() || a == Action::FreeCompleted;
+        let entries = &self.history.entries;
+        let cause = at + entries[at..].iter().take_while(|e| inside(e.action)).count();
+        let Some(x) = entries.get(cause) else { return false };
+        if !matches!(x.action, Action::Alloc | Action::Oom) {
+            return false;
+        }
+        let (pool, stream) = (self.pool_of(cause), StreamIndex(x.stream));
+        if !self.allocator.could_release(pool, x.size, stream) {
+            return false;
+        }
+        let completed: Vec<BlockId> = entries[at..cause]
+            .iter()
+            .filter(|e| e.action == Action::FreeCompleted)
+            .filter_map(|e| self.pending.get(&e.addr).map(|(block, _)| *block))
+            .collect();
+        let order_before = self.allocator.clone();
+        self.allocator.order_pending(&completed);
+        if self.try_malloc(at, cause) {
+            return true;
+        }
+        self.allocator = order_before;
+        false
+    }
+
+    fn pool_of(&self, cause: usize) -> PoolIndex {
+        let entry = &self.history.entries[cause];
+        if entry.action == Action::Oom { self.last_pool } else { self.pools.of_alloc(cause) }
+    }
+
+    /// A malloc whose entries are `at..=cause`.
+    fn malloc(&mut self, at: usize, cause: usize) {
+        let entries = &self.history.entries;
+        let x = entries[cause];
+        let pool = self.pool_of(cause);
+        self.last_pool = pool;
+        self.allocator.device_mut().expect(&entries[at..cause]);
+        self.free_pools(&entries[at..cause]);
+        let stream = StreamIndex(x.stream);
+        let routing = pool != PoolIndex::DEFAULT;
+        let event = self.history.event_of(at);
+        let made = self.allocator.malloc_from(pool, x.size, stream, routing, &mut self.checker);
+        if self.checker.mismatch.is_none() && self.checker.at != cause + 1 {
+            self.diverge();
+        }
+        if self.checker.mismatch.is_some() {
+            return;
+        }
+        let (stream, pool) = (narrow(x.stream), narrow(pool.0));
+        match made {
+            Ok(block) => {
+                let slot = self.program.slots;
+                self.program.slots += 1;
+                self.push_op_at(Op::Malloc { size: x.size, stream, pool, slot }, event);
+                self.live.insert(x.addr, (block, slot));
+            }
+            Err(_) => {
+                self.ooms.push((cause, x.size));
+                self.push_op_at(Op::Failed { size: x.size, stream, pool }, event);
+            }
+        }
+        self.drop_completed(at, cause);
+    }
+
+    /// Pending frees that the malloc itself completed are not pending any more.
+    fn drop_completed(&mut self, at: usize, cause: usize) {
+        if self.pending.is_empty() {
+            return;
+        }
+        for e in &self.history.entries[at..cause] {
+            if e.action == Action::FreeCompleted {
+                self.pending.remove(&e.addr);
+            }
+        }
+    }
+
+    /// A private pool whose segments are released has no users any more.
+    fn free_pools(&mut self, entries: &[Ev]) {
+        if self.pools.count() == 1 {
+            return;
+        }
+        let at = self.checker.at;
+        for (i, _) in entries.iter().enumerate().filter(|(_, e)| e.action.is_release()) {
+            self.allocator.set_freeable(self.pools.of_release(at + i), true);
+        }
+    }
+
+    /// Releases `at..end` that no malloc caused: one or more calls of empty_cache or ends of pools.
+    fn release(&mut self, at: usize, end: usize) {
+        for call in self.pools.calls(self.history, at, end) {
+            self.free_pools(&self.history.entries[at..end]);
+            let scope = u32::try_from(self.program.scopes.len()).unwrap_or(u32::MAX);
+            self.push_op(Op::Release { scope });
+            self.program.scopes.push(call.clone());
+            let ReleaseScope { default, private } = call;
+            self.allocator.release_cached(&Scope::exactly(default, private), &mut self.checker);
+            if self.checker.mismatch.is_some() {
+                return;
+            }
+        }
+        if self.checker.at != end {
+            self.diverge();
+        }
+    }
+}
+
+/// Streams and pools of one program are few.
+pub(crate) fn narrow(index: u32) -> u16 {
+    u16::try_from(index).unwrap_or(u16::MAX)
+}
