@@ -1,0 +1,81 @@
+//! Every text that is known, one family a file.
+
+pub(super) mod caching;
+pub(super) mod host;
+pub(super) mod mps;
+pub(super) mod other;
+pub(super) mod phrases;
+pub(super) mod stream_ordered;
+
+use super::event::Numbers;
+use super::joiner::Reading;
+use super::pattern::{Outcome, Value, match_at};
+
+/// One piece of a text: how it looks, and where its values go.
+pub(super) struct Piece {
+    pub(super) pattern: &'static str,
+    pub(super) apply: fn(&mut Numbers, &[Value]),
+}
+
+/// Characters that may stand between two pieces.
+fn is_filler(byte: u8) -> bool {
+    matches!(byte, b'.' | b',' | b';' | b'(' | b')' | b'"' | b'\'' | b'#' | b'>' | b'\\' | b'!')
+}
+
+/// Reads pieces in any order, as long as one matches; the text behind them is not looked at.
+pub(super) fn read_pieces(
+    text: &[u8],
+    pieces: &[Piece],
+    mut numbers: Numbers,
+    from: usize,
+) -> (Numbers, Reading<()>) {
+    let mut at = from;
+    loop {
+        let start = at + text[at..].iter().take_while(|b| is_filler(**b)).count();
+        let mut partial = false;
+        let mut full = None;
+        for piece in pieces {
+            match match_at(piece.pattern, &text[start..]) {
+                Outcome::Full(values, used) => {
+                    full = Some((piece, values, used));
+                    break;
+                }
+                Outcome::Partial => partial = true,
+                Outcome::No => {}
+            }
+        }
+        match full {
+            Some((piece, values, used)) => {
+                (piece.apply)(&mut numbers, &values);
+                at = start + used;
+            }
+            None => {
+                let reach = if partial || start == text.len() { text.len() } else { at };
+                let open = partial || start == text.len();
+                return (numbers, Reading { value: (), reach, open });
+            }
+        }
+    }
+}
+
+/// Stores a size; an impossible one is noted under its label instead.
+pub(super) fn store(
+    slot: &mut Option<super::Amount>,
+    impossible: &mut Vec<&'static str>,
+    label: &'static str,
+    value: Option<&Value>,
+) {
+    match value {
+        Some(Value::Size(amount)) => *slot = Some(*amount),
+        Some(_) => impossible.push(label),
+        None => {}
+    }
+}
+
+/// The number of a device, if it is a sensible one.
+pub(super) fn device(value: Option<&Value>) -> Option<u32> {
+    match value {
+        Some(Value::Int(n)) => u32::try_from(*n).ok().filter(|n| *n < 4096),
+        _ => None,
+    }
+}
