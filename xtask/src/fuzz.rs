@@ -1,6 +1,6 @@
 //! `cargo xtask fuzz`: mutated input for every parser, bounded and repeatable, on stable Rust.
 //!
-//! The work is done by the program `vramwise-fuzz` of `crates/testkit`, built with the test profile so
+//! The work is done by the program `vramwise-fuzz` in `fuzz/`, built with the test profile so
 //! that overflow checks and debug assertions are on.
 
 use anyhow::Result;
@@ -32,9 +32,8 @@ impl Default for Args {
 
 /// Runs every target, and fails at the first input that makes one panic or hang.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let package = ["run", "--profile", "test", "--package", "vramwise-testkit"];
+    let package = ["run", "--profile", "test", "--package", "vramwise-fuzz", "--"];
     let mut cargo = shell::cargo(&package);
-    cargo.args(["--bin", "vramwise-fuzz", "--"]);
     cargo.args(["--inputs", &args.inputs.to_string(), "--seed", &args.seed.to_string()]);
     cargo.args(["--first", &args.first.to_string()]);
     if let Some(target) = &args.target {

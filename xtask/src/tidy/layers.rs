@@ -28,6 +28,7 @@ const TRACE: &str = "vramwise-trace";
 const MODEL: &str = "vramwise-model";
 const REPLAY: &str = "vramwise-replay";
 const TUNE: &str = "vramwise-tune";
+const ANALYZE: &str = "vramwise-analyze";
 const TESTKIT: &str = "vramwise-testkit";
 
 /// Bottom-up. `pickle`, `types` and `model` are pure decisions; what they may use is listed by name.
@@ -38,8 +39,10 @@ const LAYERS: &[Layer] = &[
     layer(MODEL, &[TYPES], Some(&["thiserror"])),
     layer(REPLAY, &[TYPES, TRACE, MODEL], None),
     layer(TUNE, &[TYPES, TRACE, MODEL, REPLAY], None),
-    layer("vramwise-cli", &[TYPES, TRACE, MODEL, REPLAY, TUNE], None),
-    layer(TESTKIT, &[TYPES, PICKLE, TRACE, MODEL, REPLAY], None),
+    layer(ANALYZE, &[TYPES, TRACE, MODEL, REPLAY], None),
+    layer("vramwise-cli", &[TYPES, TRACE, MODEL, REPLAY, TUNE, ANALYZE], None),
+    layer(TESTKIT, &[TYPES, MODEL], None),
+    layer("vramwise-fuzz", &[TYPES, PICKLE, TRACE, MODEL, REPLAY, TESTKIT], None),
     layer("vramwise-bench", &[TYPES, PICKLE, TRACE, MODEL, REPLAY, TUNE, TESTKIT], None),
     layer("xtask", &[], None),
 ];

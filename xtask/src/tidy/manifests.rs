@@ -5,8 +5,9 @@ use super::{Problem, SourceFile};
 pub(super) fn check(files: &[SourceFile]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for file in files {
-        // `fuzz` needs nightly and stands outside the workspace.
-        let is_member = file.path.ends_with("/Cargo.toml") && !file.path.starts_with("fuzz/");
+        // cargo-fuzz needs nightly, so its package stands outside the workspace.
+        let is_member =
+            file.path.ends_with("/Cargo.toml") && !file.path.starts_with("fuzz/libfuzzer/");
         if !is_member {
             continue;
         }
@@ -47,6 +48,6 @@ mod tests {
         assert!(check(&[file("crates/a/Cargo.toml", &good)]).is_empty());
         let bad = format!("{package}[lints.rust]\nworkspace = true\n");
         assert_eq!(check(&[file("crates/a/Cargo.toml", &bad)]).len(), 1);
-        assert!(check(&[file("fuzz/Cargo.toml", "")]).is_empty());
+        assert!(check(&[file("fuzz/libfuzzer/Cargo.toml", "")]).is_empty());
     }
 }

@@ -1,0 +1,165 @@
+//! The parsers under test, each with the properties that hold for every input.
+
+use std::fmt;
+use std::str::FromStr;
+
+use vramwise_model::settings;
+use vramwise_pickle::Limits;
+use vramwise_trace::{ReadOptions, Snapshot, StackId};
+use vramwise_types::{TorchVersion, parse_size};
+
+/// A parser under test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The pickle reader alone.
+    Pickle,
+    /// Snapshots: pickle, JSON, compressed or not.
+    Trace,
+    /// Settings strings, sizes and versions.
+    Settings,
+}
+
+impl Target {
+    /// All targets.
+    pub const ALL: [Target; 3] = [Target::Pickle, Target::Trace, Target::Settings];
+
+    /// The target's name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Target::Pickle => "pickle",
+            Target::Trace => "trace",
+            Target::Settings => "settings",
+        }
+    }
+
+    /// Feeds one input.
+    ///
+    /// # Panics
+    /// If a property does not hold: that is the finding.
+    pub fn run(self, input: &[u8]) {
+        match self {
+            Target::Pickle => pickle(input),
+            Target::Trace => trace(input),
+            Target::Settings => settings(input),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let known = || Self::ALL.map(Self::name).join(", ");
+        let found = Self::ALL.into_iter().find(|target| target.name() == name);
+        found.ok_or_else(|| format!("no target '{name}'; the targets are {}", known()))
+    }
+}
+
+/// Reading from memory and from a stream agree, and an error lies inside the input.
+fn pickle(input: &[u8]) {
+    let limits = Limits::default();
+    let whole = vramwise_pickle::read_slice(input, &limits);
+    let mut sink = vramwise_pickle::NoSink;
+    let streamed = vramwise_pickle::Reader::new(&limits, &mut sink).read(Trickle(input));
+    match (whole, streamed) {
+        (Ok(whole), Ok(streamed)) => {
+            assert!(whole.bytes <= input.len() as u64, "the pickle is longer than the input");
+            assert_eq!(whole.bytes, streamed.bytes);
+            assert_eq!(whole.protocol, streamed.protocol);
+        }
+        (Err(whole), Err(streamed)) => {
+            assert!(whole.offset <= input.len() as u64, "{whole} lies outside the input");
+            assert_eq!(whole.to_string(), streamed.to_string());
+        }
+        (whole, streamed) => {
+            let (whole, streamed) = (whole.is_ok(), streamed.is_ok());
+            panic!("read from memory: {whole}, from a stream: {streamed}");
+        }
+    }
+}
+
+/// A stream that gives a few bytes at a time.
+struct Trickle<'a>(&'a [u8]);
+
+impl std::io::Read for Trickle<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let few = buffer.len().min(7);
+        self.0.read(&mut buffer[..few])
+    }
+}
+
+/// Whether an input is read as a snapshot.
+pub fn reads(input: &[u8]) -> bool {
+    vramwise_trace::read_slice(input, &ReadOptions::default()).is_ok()
+}
+
+/// A snapshot that is read is consistent, and so is what is saved of a damaged one.
+fn trace(input: &[u8]) {
+    for salvage in [false, true] {
+        let options = ReadOptions { salvage, ..ReadOptions::default() };
+        match vramwise_trace::read_slice(input, &options) {
+            Ok(snapshot) => consistent(&snapshot),
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+}
+
+fn consistent(snapshot: &Snapshot) {
+    let stack = |id: StackId| {
+        for frame in snapshot.stacks.stack(id) {
+            let frame = snapshot.stacks.frame(*frame);
+            let _ = (snapshot.strings.get(frame.name), snapshot.strings.get(frame.filename));
+        }
+    };
+    for device in &snapshot.devices {
+        let events = &device.events;
+        let n = events.len();
+        for (column, len) in [
+            ("addr", events.addr.len()),
+            ("size", events.size.len()),
+            ("stream", events.stream.len()),
+        ] {
+            assert_eq!(len, n, "column {column}");
+        }
+        assert!([0, n].contains(&events.time_us.len()) && [0, n].contains(&events.stack.len()));
+        for i in 0..n {
+            let _ = events.stream_handle(i);
+            stack(events.stack_of(i));
+        }
+        for segment in &device.segments {
+            let blocks = &device.blocks[segment.blocks.start as usize..segment.blocks.end as usize];
+            stack(segment.stack);
+            blocks.iter().for_each(|block| stack(block.stack));
+        }
+    }
+}
+
+/// What is accepted is printed and read back the same; every refusal has a text.
+fn settings(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    // Each dialect of the language, and one release more, which the input itself selects.
+    for minor in [8, 11, input.iter().fold(0, |sum, b| (sum + u16::from(*b)) % 17)] {
+        let version = TorchVersion::new(2, minor);
+        match settings::parse(&text, version) {
+            Ok(parsed) => {
+                let config = parsed.config;
+                if config.is_expressible(version) {
+                    let printed = config.to_full_conf_string(version);
+                    let again = settings::parse(&printed, version).map(|p| p.config);
+                    assert_eq!(again.as_ref().ok(), Some(&config), "{printed}");
+                }
+                assert!(config.describe().iter().all(|line| !line.is_empty()));
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+        let _ = settings::lint(&text, version);
+    }
+    let _ = parse_size(&text);
+    let _ = text.parse::<TorchVersion>();
+}
