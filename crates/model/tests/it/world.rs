@@ -33,6 +33,7 @@ pub(crate) struct World {
     history: Vec<Entry>,
     regions: Vec<Region>,
     calls: Vec<String>,
+    last_request: u64,
 }
 
 /// A card of 1 GiB under a settings string.
@@ -50,6 +51,7 @@ impl World {
             history: Vec::new(),
             regions: Vec::new(),
             calls: Vec::new(),
+            last_request: 0,
         }
     }
 
@@ -77,6 +79,7 @@ impl World {
         bytes: u64,
     ) -> Result<BlockId, MallocError> {
         let thread = self.thread;
+        self.last_request = bytes;
         self.act(|a, history| a.malloc(bytes, stream, thread, history))
     }
 
@@ -196,8 +199,7 @@ impl World {
                 (format!("S{ordinary}"), base, size)
             }
             Call::Reserve { size, addr: Some(base) } => {
-                let total = vramwise_model::device::Device::total_bytes(self.allocator.device());
-                let small = (total + total / 8).next_multiple_of(2 * MIB) == size;
+                let small = self.last_request <= MIB;
                 let before = self.regions.iter().filter(|r| r.name.starts_with('L')).count();
                 let large = format!("L{}", "′".repeat(before));
                 (if small { "E".to_owned() } else { large }, base, size)
