@@ -21,6 +21,12 @@ pub(crate) struct Args {
 enum What {
     /// Load a snapshot and find its peak.
     Load { file: PathBuf },
+    /// Replay a recording under every setting.
+    Replay {
+        file: PathBuf,
+        #[arg(long)]
+        rounds: usize,
+    },
 }
 
 /// What loading a snapshot took and found.
@@ -37,6 +43,7 @@ pub(crate) struct Loaded {
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.what {
         What::Load { file } => print(&load(file)?),
+        What::Replay { file, rounds } => print(&crate::replay::replay(file, *rounds)?),
     }
 }
 

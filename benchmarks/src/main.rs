@@ -9,6 +9,7 @@
 mod child;
 mod load;
 mod measure;
+mod replay;
 mod report;
 
 use std::fs::File;
@@ -39,6 +40,9 @@ struct Args {
     /// Where generated inputs are kept.
     #[arg(long, default_value = "target/bench")]
     dir: PathBuf,
+    /// Where the recorded histories are.
+    #[arg(long, default_value = "testdata/snapshots")]
+    recordings: PathBuf,
 }
 
 #[derive(Subcommand)]
@@ -79,6 +83,7 @@ fn measure_all(args: &Args) -> Result<bool> {
         .with_context(|| format!("cannot make {}", args.dir.display()))?;
     let mut report = Report::new(&args.only);
     load::measure(args, &mut report)?;
+    replay::measure(args, &mut report)?;
     Ok(report.finish())
 }
 
