@@ -8,7 +8,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 /// The root of the workspace.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
+    // Set by `cargo run`; the other is for a program that is started by its name.
+    let manifest_dir = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    manifest_dir.parent().expect("xtask lies in the workspace").to_owned()
 }
 
 /// Prints one line to standard error, where cargo's own progress goes.
