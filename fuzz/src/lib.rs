@@ -27,7 +27,9 @@ pub fn input(target: Target, corpus: &Corpus, seed: u64, index: u64) -> Vec<u8> 
     let mut rng = Rng::of(seed, index);
     let mut bytes = match target {
         Target::Settings => vramwise_testkit::conf::any(&mut rng).into_bytes(),
-        Target::Pickle => mutate::pickle(&mut rng, &corpus.pickles),
+        Target::Model => rng.bits().to_le_bytes().to_vec(),
+        Target::Replay if rng.one_in(4) => json::mutate(&mut rng, &corpus.jsons),
+        Target::Pickle | Target::Replay => mutate::pickle(&mut rng, &corpus.pickles),
         Target::Trace if rng.one_in(3) => json::mutate(&mut rng, &corpus.jsons),
         Target::Trace if rng.one_in(8) => mutate::bytes(&mut rng, &corpus.compressed),
         Target::Trace => mutate::pickle(&mut rng, &corpus.pickles),
@@ -56,7 +58,7 @@ mod tests {
     fn a_few_hundred_inputs_pass() {
         let corpus = Corpus::generated();
         for target in Target::ALL {
-            for index in 0..300 {
+            for index in 0..if target.is_slow() { 20 } else { 300 } {
                 target.run(&input(target, &corpus, 10, index));
             }
         }

@@ -95,7 +95,7 @@ fn mutate_instructions(rng: &mut Rng, pickle: &mut Vec<u8>, corpus: &[Vec<u8>]) 
     // The end of a run of instructions: mostly one, sometimes many.
     let run = if rng.one_in(3) { rng.octaves(1, 64) } else { 1 } as usize;
     let end = starts.get(first + run).copied().unwrap_or(pickle.len());
-    match rng.below(7) {
+    match rng.below(8) {
         0 => drop(pickle.drain(at..end)),
         1 => {
             let copy = pickle[at..end].to_vec();
@@ -112,8 +112,23 @@ fn mutate_instructions(rng: &mut Rng, pickle: &mut Vec<u8>, corpus: &[Vec<u8>]) 
             pickle.extend_from_slice(&other[from..]);
         }
         5 => pickle.truncate(at),
+        6 => swap_integers(rng, pickle, &starts),
         _ => pickle[at] = *rng.pick(PIECES.concat().as_slice()),
     }
+}
+
+/// Copies one integer of the pickle over another: the structure stays, the meaning does not.
+fn swap_integers(rng: &mut Rng, pickle: &mut Vec<u8>, starts: &[usize]) {
+    let is_integer = |at: &&usize| matches!(pickle[**at], b'K' | b'M' | b'J' | 0x8a);
+    let integers: Vec<usize> = starts.iter().filter(is_integer).copied().collect();
+    if integers.is_empty() {
+        return;
+    }
+    let end = |at: usize| starts.iter().find(|s| **s > at).copied().unwrap_or(pickle.len());
+    let (from, to) = (*rng.pick(&integers), *rng.pick(&integers));
+    let value = pickle[from..end(from)].to_vec();
+    let old = to..end(to);
+    drop(pickle.splice(old, value));
 }
 
 fn mutate_bytes(rng: &mut Rng, bytes: &mut Vec<u8>) {

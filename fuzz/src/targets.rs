@@ -3,8 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use vramwise_model::settings;
+use vramwise_model::settings::{self, Config};
+use vramwise_model::stats::Family;
 use vramwise_pickle::Limits;
+use vramwise_replay::{Conditions, Recording, VerifyOptions, recorded_config, what_if};
 use vramwise_trace::{ReadOptions, Snapshot, StackId};
 use vramwise_types::{TorchVersion, parse_size};
 
@@ -15,21 +17,33 @@ pub enum Target {
     Pickle,
     /// Snapshots: pickle, JSON, compressed or not.
     Trace,
+    /// Snapshots that are read are replayed: verified, and under other conditions.
+    Replay,
     /// Settings strings, sizes and versions.
     Settings,
+    /// The allocator's model: a seed of random operations, against the reference.
+    Model,
 }
 
 impl Target {
     /// All targets.
-    pub const ALL: [Target; 3] = [Target::Pickle, Target::Trace, Target::Settings];
+    pub const ALL: [Target; 5] =
+        [Target::Pickle, Target::Trace, Target::Replay, Target::Settings, Target::Model];
 
     /// The target's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Target::Pickle => "pickle",
             Target::Trace => "trace",
+            Target::Replay => "replay",
             Target::Settings => "settings",
+            Target::Model => "model",
         }
+    }
+
+    /// Whether one input is a whole replay or simulation, rather than microseconds of parsing.
+    pub fn is_slow(self) -> bool {
+        matches!(self, Target::Replay | Target::Model)
     }
 
     /// Feeds one input.
@@ -40,7 +54,9 @@ impl Target {
         match self {
             Target::Pickle => pickle(input),
             Target::Trace => trace(input),
+            Target::Replay => replay(input),
             Target::Settings => settings(input),
+            Target::Model => model(input),
         }
     }
 }
@@ -137,6 +153,34 @@ fn consistent(snapshot: &Snapshot) {
             stack(segment.stack);
             blocks.iter().for_each(|block| stack(block.stack));
         }
+    }
+}
+
+/// Whatever a snapshot claims, its replay ends and says something.
+fn replay(input: &[u8]) {
+    let Ok(snapshot) = vramwise_trace::read_slice(input, &ReadOptions::default()) else { return };
+    let version = snapshot.version_guess.unwrap_or_default();
+    let (config, _) = recorded_config(snapshot.settings.as_ref(), version);
+    for device in snapshot.devices.iter().filter(|d| !d.events.is_empty()) {
+        let recording = Recording::verify(device, &VerifyOptions::new(config.clone(), version));
+        assert!(recording.agreement.allocs.exact <= recording.agreement.allocs.recorded);
+        if let Some(divergence) = &recording.first_divergence {
+            assert!(divergence.event < device.events.len() && !divergence.why.is_empty());
+        }
+        let expandable = Config { expandable_segments: true, ..Config::default() };
+        let mut conditions = Conditions::new(expandable, version);
+        let free = what_if(&recording.program, &recording.calls, &conditions);
+        conditions.config = Config { garbage_collection_threshold: 0.5, ..Config::default() };
+        conditions.limit = u64::try_from(free.stats.all(Family::ReservedBytes).peak / 2).ok();
+        what_if(&recording.program, &recording.calls, &conditions);
+    }
+}
+
+/// Model and reference agree on a random program.
+fn model(input: &[u8]) {
+    let seed = input.iter().take(8).fold(0_u64, |sum, b| (sum << 8) | u64::from(*b));
+    if let Err(failure) = vramwise_testkit::allocator::simulate::simulate(seed, 500, 25) {
+        panic!("seed {seed}: {failure}");
     }
 }
 

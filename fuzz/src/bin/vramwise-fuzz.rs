@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Parser)]
 #[command(name = "vramwise-fuzz", bin_name = "cargo xtask fuzz")]
 struct Args {
-    /// Inputs per target.
+    /// Inputs per target; a tenth of it where one input is a whole replay or simulation.
     #[arg(long, default_value_t = 20_000)]
     inputs: u64,
     /// Seed of the mutations.
@@ -93,17 +93,19 @@ fn feed(target: Target, corpus: &Corpus, args: &Args, note: &Path) -> Result<()>
 
 /// The parent: watches a child that runs the inputs of one target.
 fn supervise(target: Target, corpus: &Corpus, args: &Args) -> Result<()> {
+    let inputs = if target.is_slow() { args.inputs.div_ceil(10) } else { args.inputs };
     let note = args.out.join(format!("{target}.current"));
     let _ = fs::remove_file(&note);
     let started = Instant::now();
-    let mut child = limited(target, args, &note)?.spawn().context("cannot start the child")?;
+    let mut child =
+        limited(target, args, inputs, &note)?.spawn().context("cannot start the child")?;
     let outcome = watch(&mut child, &note)?;
     let index = current(&note);
     let _ = fs::remove_file(&note);
     let what = match outcome {
         Some(status) if status.success() => {
             let seconds = started.elapsed().as_secs_f32();
-            say(&format!("fuzz {target}: {} inputs passed in {seconds:.1} s", args.inputs));
+            say(&format!("fuzz {target}: {inputs} inputs passed in {seconds:.1} s"));
             return Ok(());
         }
         Some(status) => format!("failed ({status})"),
@@ -122,12 +124,12 @@ fn supervise(target: Target, corpus: &Corpus, args: &Args) -> Result<()> {
 }
 
 /// This program again as the child, with a ceiling on its address space.
-fn limited(target: Target, args: &Args, note: &Path) -> Result<Command> {
+fn limited(target: Target, args: &Args, inputs: u64, note: &Path) -> Result<Command> {
     let mut command = Command::new("sh");
     let script = format!("ulimit -v {MEMORY_KIB}; exec \"$0\" \"$@\"");
     command.args(["-c", &script]).arg(std::env::current_exe()?);
     command.args(["--target", target.name(), "--seed", &args.seed.to_string()]);
-    command.args(["--first", &args.first.to_string(), "--inputs", &args.inputs.to_string()]);
+    command.args(["--first", &args.first.to_string(), "--inputs", &inputs.to_string()]);
     command.arg("--corpus").arg(&args.corpus).arg("--note").arg(note);
     Ok(command)
 }
