@@ -55,12 +55,17 @@ impl<D: Device> Allocator<D> {
         None
     }
 
-    /// §6.2: 9/8 of the card in address space, nothing mapped.
+    /// §6.2: address space of a new reservation, 9/8 of the card in whole granules.
+    pub(super) fn reservation_length(&self, granule: u64) -> u64 {
+        let total = self.device.total_bytes();
+        total.saturating_add(total / 8).min(size::TOO_LARGE).next_multiple_of(granule)
+    }
+
+    /// §6.2: address space only, nothing mapped.
     fn new_reservation(&mut self, request: &Request) -> Option<u32> {
         let granule =
             if request.small() { size::SMALL_SEGMENT } else { self.config.large_segment_size };
-        let total = self.device.total_bytes();
-        let length = total.saturating_add(total / 8).min(size::TOO_LARGE).next_multiple_of(granule);
+        let length = self.reservation_length(granule);
         let base = self.device.reserve(length)?;
         self.reservations.push(Reservation { base, size: length, granule, live: true });
         let id = self.blocks.add(Block {

@@ -23,8 +23,8 @@ impl<D: Device> Allocator<D> {
     /// Fills an empty allocator with these segments (ascending by address, blocks tiling them). Counters
     /// count from here: what was before is not known. Returns the active blocks in the same order.
     ///
-    /// Mapped runs of expandable segments that share pool, size class and stream are taken for one
-    /// reservation.
+    /// Mapped runs of expandable segments that follow each other and share pool, size class and stream
+    /// are taken for one reservation, as far as they fit into one.
     pub fn restore(&mut self, segments: &[SegmentView]) -> Vec<(BlockId, Restored)> {
         let mut active = Vec::new();
         let mut open: Vec<(u32, u32)> = Vec::new(); // (reservation, last block)
@@ -106,9 +106,12 @@ impl<D: Device> Allocator<D> {
         open: &mut Vec<(u32, u32)>,
     ) -> (u32, u32) {
         let half = segment.pool.half(segment.small);
-        let known = open.iter().copied().find(|(_, last)| {
-            let block = &self.blocks[*last];
-            block.half == half && block.stream == segment.stream.0
+        let known = open.last().copied().filter(|&(reservation, last)| {
+            let block = &self.blocks[last];
+            let Reservation { base, granule, .. } = self.reservations[reservation as usize];
+            block.half == half
+                && block.stream == segment.stream.0
+                && segment.addr + segment.size - base <= self.reservation_length(granule)
         });
         if let Some((reservation, last)) = known {
             let end = self.blocks[last].end();
@@ -126,19 +129,20 @@ impl<D: Device> Allocator<D> {
         (reservation, NONE)
     }
 
-    /// Behind its last mapped run a reservation goes on unmapped.
+    /// Behind its last mapped run a reservation goes on unmapped, but not into the next one: where it
+    /// began, before its first mapped run, is not known.
     fn close_reservations(&mut self, open: &[(u32, u32)]) {
-        for &(reservation, last) in open {
-            let base = self.reservations[reservation as usize].base;
-            let total = self.device.total_bytes();
-            let granule = self.reservations[reservation as usize].granule;
-            let length = total.saturating_add(total / 8).min(size::TOO_LARGE);
-            let length = length.next_multiple_of(granule);
+        for (i, &(reservation, last)) in open.iter().enumerate() {
+            let Reservation { base, granule, .. } = self.reservations[reservation as usize];
             let used = self.blocks[last].end() - base;
+            let room = open
+                .get(i + 1)
+                .map_or(u64::MAX, |(next, _)| self.reservations[*next as usize].base - base);
+            let length = self.reservation_length(granule).min(room / granule * granule).max(used);
             if used < length {
                 self.unmapped_piece(base + used, length - used, last, NONE);
             }
-            self.reservations[reservation as usize].size = length.max(used);
+            self.reservations[reservation as usize].size = length;
         }
     }
 

@@ -10,6 +10,7 @@ mod limit_examples;
 mod lookup;
 mod ordinary_examples;
 mod pool_examples;
+mod restore;
 mod runtime_changes;
 mod sizes;
 mod stream_examples;

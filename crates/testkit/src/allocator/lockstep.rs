@@ -130,9 +130,15 @@ impl Lockstep {
         let history = &mut self.entries;
         match *op {
             Op::Malloc { size, stream, thread } => return self.malloc(size, stream, thread),
-            Op::Free { pick } => {
-                if let Some(at) = modulo(pick, self.live.len()) {
-                    let block = self.live.swap_remove(at);
+            Op::Free { .. } | Op::FreeNewest => {
+                let newest = self.live.len().checked_sub(1);
+                let picked = if let Op::Free { pick } = *op {
+                    modulo(pick, self.live.len())
+                } else {
+                    newest
+                };
+                if let Some(at) = picked {
+                    let block = self.live.remove(at);
                     self.model.free(block.id, history);
                     self.reference.free(block.addr);
                 }
@@ -233,7 +239,10 @@ impl Lockstep {
                 }
                 (pool.routed, pool.users) = (true, pool.users + 1);
                 let filter = if capture {
-                    Filter::Streams(vec![stream_index(thread), stream_index(thread + 1)])
+                    Filter::Streams(vec![
+                        stream_index(thread),
+                        stream_index(thread.wrapping_add(1)),
+                    ])
                 } else {
                     Filter::Thread(ThreadId(u32::from(thread % 2)))
                 };

@@ -24,6 +24,8 @@ pub enum Op {
     Free {
         pick: u32,
     },
+    /// The block handed out last.
+    FreeNewest,
     /// A free that [`Op::Complete`] or a flush completes.
     FreePending {
         pick: u32,
