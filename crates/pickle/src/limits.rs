@@ -25,8 +25,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             input_bytes: 64 << 30,
-            containers: 1 << 25,
-            stack: 1 << 27,
+            containers: 1 << 24,
+            stack: 1 << 26,
             depth: 1 << 16,
             memo: 1 << 29,
             string_bytes: 256 << 20,

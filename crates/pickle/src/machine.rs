@@ -15,6 +15,9 @@ use crate::value::{Tag, Value};
 /// receive more, so it is never handed to a sink.
 const BATCH: usize = 1000;
 
+/// Bytes that are looked at together: the longest of the common instructions and some more.
+const HEAD: usize = 12;
+
 /// Where a run ended well.
 pub(crate) enum Outcome {
     /// The instruction at the position needs this many bytes from its start.
@@ -23,38 +26,40 @@ pub(crate) enum Outcome {
     Done(Value),
 }
 
-/// What follows an instruction.
-pub(crate) enum Step {
-    /// The instruction at this position.
-    Next(usize),
-    /// Nothing: the pickle is complete.
-    Done(Value),
-}
-
-/// Why an instruction was not carried out.
+/// Why no instruction follows.
 pub(crate) enum Halt {
-    /// It needs this many bytes from its start.
+    /// The pickle is complete.
+    Done(Value),
+    /// The instruction needs this many bytes from its start.
     More(u64),
-    /// It cannot be.
-    Fault(ErrorKind),
+    /// The instruction cannot be carried out. (In a box, so that the answers of all the small steps fit registers.)
+    Fault(Box<ErrorKind>),
 }
 
 impl From<ErrorKind> for Halt {
+    #[cold]
     fn from(kind: ErrorKind) -> Self {
-        Halt::Fault(kind)
+        Halt::Fault(Box::new(kind))
     }
+}
+
+pub(crate) type Checked<T> = Result<T, Halt>;
+
+#[cold]
+pub(crate) fn fault<T>(kind: ErrorKind) -> Checked<T> {
+    Err(kind.into())
 }
 
 /// The `n` bytes from `at` bytes after the instruction on.
 #[inline]
-pub(crate) fn take(w: &[u8], pos: usize, at: usize, n: usize) -> Result<&[u8], Halt> {
+pub(crate) fn take(w: &[u8], pos: usize, at: usize, n: usize) -> Checked<&[u8]> {
     let bytes = w.get(pos + at..).and_then(|w| w.get(..n));
     bytes.ok_or(Halt::More((at as u64).saturating_add(n as u64)))
 }
 
 /// The argument of `N` bytes right after the instruction.
 #[inline]
-pub(crate) fn array<const N: usize>(w: &[u8], pos: usize) -> Result<[u8; N], Halt> {
+pub(crate) fn array<const N: usize>(w: &[u8], pos: usize) -> Checked<[u8; N]> {
     let bytes = w.get(pos + 1..).and_then(<[u8]>::first_chunk);
     bytes.copied().ok_or(Halt::More(1 + N as u64))
 }
@@ -95,164 +100,311 @@ impl<'s, S: Sink> Machine<'s, S> {
         base: u64,
         position: &mut usize,
     ) -> Result<Outcome, Error> {
-        match self.execute(w, base, position) {
-            Ok(root) => Ok(Outcome::Done(root)),
-            Err(Halt::More(n)) => Ok(Outcome::More(n)),
-            Err(Halt::Fault(kind)) => Err(Error { offset: base + *position as u64, kind }),
+        let mut pos = *position;
+        let halt = loop {
+            match self.step(w, base, pos) {
+                Ok(next) => pos = next,
+                Err(halt) => break halt,
+            }
+        };
+        *position = pos;
+        match halt {
+            Halt::Done(root) => Ok(Outcome::Done(root)),
+            Halt::More(n) => Ok(Outcome::More(n)),
+            Halt::Fault(kind) => Err(Error { offset: base + pos as u64, kind: *kind }),
         }
     }
 
-    fn execute(&mut self, w: &[u8], base: u64, position: &mut usize) -> Result<Value, Halt> {
-        let mut pos = *position;
-        loop {
-            *position = pos;
-            let Some(&op) = w.get(pos) else {
-                return Err(Halt::More(1));
-            };
-            match op {
-                ops::BINGET => {
-                    let [i] = array(w, pos)?;
-                    self.get(i.into())?;
-                    pos += 2;
-                }
-                ops::LONG_BINGET => {
-                    let i = u32::from_le_bytes(array(w, pos)?);
-                    self.get(i.into())?;
-                    pos += 5;
-                }
-                ops::LONG1 => {
-                    let [n] = array(w, pos)?;
-                    let n = usize::from(n);
-                    let value = match w.get(pos + 2..).and_then(<[u8]>::first_chunk::<8>) {
-                        Some(word) if (1..=7).contains(&n) => {
-                            let shift = 64 - 8 * n as u32;
-                            let i = ((u64::from_le_bytes(*word) << shift) as i64) >> shift;
-                            match Value::small(i) {
-                                Some(value) => value,
-                                None => self.tables.new_int(i.into())?,
-                            }
-                        }
-                        _ => self.tables.new_wide(take(w, pos, 2, n)?)?,
-                    };
-                    self.push(value)?;
-                    pos += 2 + n;
-                }
-                ops::BININT => {
-                    let i = i32::from_le_bytes(array(w, pos)?);
-                    self.push(Value::from(i))?;
-                    pos += 5;
-                }
-                ops::BININT1 => {
-                    let [i] = array(w, pos)?;
-                    self.push(Value::from(i32::from(i)))?;
-                    pos += 2;
-                }
-                ops::BININT2 => {
-                    let i = u16::from_le_bytes(array(w, pos)?);
-                    self.push(Value::from(i32::from(i)))?;
-                    pos += 3;
-                }
-                ops::MEMOIZE => {
-                    let index = self.memo.count();
-                    self.put(index)?;
-                    pos += 1;
-                }
-                ops::SHORT_BINUNICODE => {
-                    let [n] = array(w, pos)?;
-                    let n = usize::from(n);
-                    let bytes = take(w, pos, 2, n)?;
-                    let value = self.short.find_or_enter(bytes, &mut self.tables)?;
-                    self.push(value)?;
-                    pos += 2 + n;
-                }
-                ops::MARK => {
-                    self.mark()?;
-                    pos += 1;
-                }
-                ops::EMPTY_DICT => {
-                    self.push_container(Tag::Dict, Vec::new())?;
-                    pos += 1;
-                }
-                ops::SETITEMS => {
-                    self.set_items()?;
-                    pos += 1;
-                }
-                ops::EMPTY_LIST => {
-                    self.push_container(Tag::List, Vec::new())?;
-                    pos += 1;
-                }
-                ops::APPENDS => {
-                    self.append_items()?;
-                    pos += 1;
-                }
-                ops::FRAME => {
-                    // The frame's length only helps readers that want to fetch ahead.
-                    array::<8>(w, pos)?;
-                    pos += 9;
-                }
-                _ => match self.rare(op, w, base, pos)? {
-                    Step::Next(next) => pos = next,
-                    Step::Done(root) => return Ok(root),
-                },
-            }
+    /// Carries out the instruction at `pos`; the answer is where the next one begins.
+    #[inline(always)]
+    fn step(&mut self, w: &[u8], base: u64, pos: usize) -> Checked<usize> {
+        let Some(&op) = w.get(pos) else {
+            return Err(Halt::More(1));
+        };
+        if let Some(head) = w[pos..].first_chunk()
+            && let Some(n) = self.quick(head)
+        {
+            return Ok(pos + n);
         }
+        match op {
+            ops::BINGET => {
+                let [i] = array(w, pos)?;
+                self.get(i.into())?;
+                Ok(pos + 2)
+            }
+            ops::LONG_BINGET => {
+                let i = u32::from_le_bytes(array(w, pos)?);
+                self.get(i.into())?;
+                Ok(pos + 5)
+            }
+            ops::LONG1 => {
+                let [n] = array(w, pos)?;
+                let n = usize::from(n);
+                let value = match w.get(pos + 2..).and_then(<[u8]>::first_chunk::<8>) {
+                    Some(word) if (1..=7).contains(&n) => {
+                        let shift = 64 - 8 * n as u32;
+                        let i = ((u64::from_le_bytes(*word) << shift) as i64) >> shift;
+                        match Value::small(i) {
+                            Some(value) => value,
+                            None => self.tables.new_int(i.into())?,
+                        }
+                    }
+                    _ => self.tables.new_wide(take(w, pos, 2, n)?)?,
+                };
+                self.push(value)?;
+                Ok(pos + 2 + n)
+            }
+            ops::BININT => {
+                let i = i32::from_le_bytes(array(w, pos)?);
+                self.push(Value::from(i))?;
+                Ok(pos + 5)
+            }
+            ops::BININT1 => {
+                let [i] = array(w, pos)?;
+                self.push(Value::from(i32::from(i)))?;
+                Ok(pos + 2)
+            }
+            ops::BININT2 => {
+                let i = u16::from_le_bytes(array(w, pos)?);
+                self.push(Value::from(i32::from(i)))?;
+                Ok(pos + 3)
+            }
+            ops::MEMOIZE => {
+                let index = self.memo.count();
+                self.put(index)?;
+                Ok(pos + 1)
+            }
+            ops::SHORT_BINUNICODE => {
+                let [n] = array(w, pos)?;
+                let n = usize::from(n);
+                let bytes = take(w, pos, 2, n)?;
+                let value = enter(bytes, &mut self.tables)?;
+                self.short.remember(bytes, value);
+                self.push(value)?;
+                Ok(pos + 2 + n)
+            }
+            ops::MARK => {
+                self.mark()?;
+                Ok(pos + 1)
+            }
+            ops::EMPTY_DICT => self.literal(Tag::Dict, w, pos),
+            ops::SETITEMS => {
+                self.set_items()?;
+                Ok(pos + 1)
+            }
+            ops::EMPTY_LIST => self.literal(Tag::List, w, pos),
+            ops::APPENDS => {
+                self.append_items()?;
+                Ok(pos + 1)
+            }
+            ops::FRAME => {
+                // The frame's length only helps readers that want to fetch ahead.
+                array::<8>(w, pos)?;
+                Ok(pos + 9)
+            }
+            _ => self.rare(op, w, base, pos),
+        }
+    }
+
+    /// Carries out the commonest instructions in their commonest forms, given some bytes from it on;
+    /// the answer is its length. `None` for everything else, which [`Self::step`] does.
+    #[inline(always)]
+    fn quick(&mut self, head: &[u8; HEAD]) -> Option<usize> {
+        let (value, n) = match head[0] {
+            ops::BINGET => (self.memo.get_plain(head[1].into())?, 2),
+            ops::LONG_BINGET => {
+                let index = u32::from_le_bytes([head[1], head[2], head[3], head[4]]);
+                (self.memo.get_plain(index)?, 5)
+            }
+            ops::LONG1 => {
+                let n = head[1];
+                if !(1..=7).contains(&n) {
+                    return None;
+                }
+                let (shift, word) = (64 - 8 * u32::from(n), word_at(head, 2));
+                (Value::small(((word << shift) as i64) >> shift)?, 2 + usize::from(n))
+            }
+            ops::BININT => {
+                let i = i32::from_le_bytes([head[1], head[2], head[3], head[4]]);
+                (Value::from(i), 5)
+            }
+            ops::BININT1 => (Value::from(i32::from(head[1])), 2),
+            ops::BININT2 => (Value::from(i32::from(u16::from_le_bytes([head[1], head[2]]))), 3),
+            ops::SHORT_BINUNICODE => {
+                let n = usize::from(head[1]);
+                let word = word_at(head, 2) & LOW_BYTES.get(n)?;
+                (self.short.find(word, n)?, 2 + n)
+            }
+            ops::MEMOIZE => {
+                let top = *self.stack.last()?;
+                if self.stack.len() <= self.fence || top.is_container() {
+                    return None;
+                }
+                let index = self.memo.count();
+                self.room_in_memo().ok()?;
+                self.memo.put(index, top);
+                return Some(1);
+            }
+            _ => return None,
+        };
+        if self.stack.len() == self.stack.capacity() {
+            return None;
+        }
+        self.stack.push(value);
+        Some(n)
+    }
+
+    /// Carries out `EMPTY_DICT` or `EMPTY_LIST`, and with it as much as possible of a whole literal:
+    /// the mark, items without parts, and the instruction that puts them in. Almost everything in a
+    /// history has this form. The container itself is only made if it turns out not to be complete at
+    /// once, or if the sink does not want it.
+    #[inline(always)]
+    fn literal(&mut self, tag: Tag, w: &[u8], pos: usize) -> Checked<usize> {
+        let (memoized, mut pos) = match w.get(pos + 1..) {
+            Some([ops::MEMOIZE, ops::MARK, ..]) => (true, pos + 3),
+            Some([ops::MARK, ..]) => (false, pos + 2),
+            _ => {
+                self.push_container(tag, Vec::new())?;
+                return Ok(pos + 1);
+            }
+        };
+        self.push(Value::NONE)?;
+        let start = self.stack.len();
+        let fence = std::mem::replace(&mut self.fence, start);
+        let memo = match memoized {
+            true => {
+                let index = self.memo.count();
+                self.room_in_memo()?;
+                self.memo.put(index, Value::ABSENT);
+                u32::try_from(index).unwrap_or(Slot::NO_MEMO)
+            }
+            false => Slot::NO_MEMO,
+        };
+        // Whatever cannot be done here is left to the ordinary way, which also reports the faults.
+        while let Some(head) = w[pos..].first_chunk() {
+            if let Some(n) = self.quick(head) {
+                pos += n;
+                continue;
+            }
+            let end = if tag == Tag::Dict { ops::SETITEMS } else { ops::APPENDS };
+            if head[0] == end && self.literal_taken(tag, start, memo) {
+                self.fence = fence;
+                return Ok(pos + 1);
+            }
+            break;
+        }
+        let container = self.tables.new_container(tag, Vec::new())?;
+        self.stack[start - 1] = container;
+        if memo != Slot::NO_MEMO {
+            self.memo.replace(memo, Value::ABSENT, container);
+            self.tables.slot_mut(container.index()).memo = memo;
+        }
+        self.mark_at(start)?;
+        Ok(pos)
+    }
+
+    /// Whether the sink takes over the items from `start` on; then what it made of them is in place.
+    #[inline(always)]
+    fn literal_taken(&mut self, tag: Tag, start: usize, memo: u32) -> bool {
+        let items = &self.stack[start..];
+        let taken = match tag {
+            Tag::Dict if items.len().is_multiple_of(2) && items.len() < 2 * BATCH => {
+                self.sink.dict(items, &self.tables)
+            }
+            Tag::List => self.sink.list(items, &self.tables),
+            _ => None,
+        };
+        let Some(external) = taken.map(Value::external) else {
+            return false;
+        };
+        // No need to freeze: there are no containers among values that are pushed quickly.
+        if memo != Slot::NO_MEMO {
+            self.memo.replace(memo, Value::ABSENT, external);
+        }
+        self.stack.truncate(start);
+        self.stack[start - 1] = external;
+        true
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, value: Value) -> Result<(), ErrorKind> {
-        if self.stack.len() >= self.limits.stack {
-            let limit = self.limits.stack as u64;
-            return Err(ErrorKind::Limit { what: "values in one container", limit });
+    pub(crate) fn push(&mut self, value: Value) -> Checked<()> {
+        if self.stack.len() == self.stack.capacity() {
+            self.grow_stack()?;
         }
         self.stack.push(value);
         Ok(())
     }
 
-    pub(crate) fn push_container(&mut self, tag: Tag, items: Vec<Value>) -> Result<(), ErrorKind> {
+    #[cold]
+    fn grow_stack(&mut self) -> Checked<()> {
+        let limit = self.limits.stack;
+        if self.stack.len() >= limit {
+            return fault(ErrorKind::Limit { what: "values at one time", limit: limit as u64 });
+        }
+        self.stack
+            .reserve((self.stack.len().min(limit - self.stack.len())).clamp(1, limit).max(64));
+        Ok(())
+    }
+
+    pub(crate) fn push_container(&mut self, tag: Tag, items: Vec<Value>) -> Checked<()> {
         let value = self.tables.new_container(tag, items)?;
         self.push(value)
     }
 
     #[inline]
-    pub(crate) fn pop(&mut self) -> Result<Value, ErrorKind> {
+    pub(crate) fn pop(&mut self) -> Checked<Value> {
         if self.stack.len() <= self.fence {
-            return Err(ErrorKind::StackUnderflow);
+            return fault(ErrorKind::StackUnderflow);
         }
-        self.stack.pop().ok_or(ErrorKind::StackUnderflow)
+        match self.stack.pop() {
+            Some(value) => Ok(value),
+            None => fault(ErrorKind::StackUnderflow),
+        }
     }
 
     #[inline]
-    pub(crate) fn top(&self) -> Result<Value, ErrorKind> {
-        self.stack[self.fence..].last().copied().ok_or(ErrorKind::StackUnderflow)
+    pub(crate) fn top(&self) -> Checked<Value> {
+        match self.stack.last() {
+            Some(value) if self.stack.len() > self.fence => Ok(*value),
+            _ => fault(ErrorKind::StackUnderflow),
+        }
     }
 
-    pub(crate) fn mark(&mut self) -> Result<(), ErrorKind> {
+    pub(crate) fn mark(&mut self) -> Checked<()> {
+        self.mark_at(self.stack.len())
+    }
+
+    fn mark_at(&mut self, start: usize) -> Checked<()> {
         if self.marks.len() >= self.limits.depth {
             let limit = self.limits.depth as u64;
-            return Err(ErrorKind::Limit { what: "levels of nesting", limit });
+            return fault(ErrorKind::Limit { what: "levels of nesting", limit });
         }
-        self.marks.push(self.stack.len());
-        self.fence = self.stack.len();
+        self.marks.push(start);
+        self.fence = start;
         Ok(())
     }
 
     /// Closes the last mark; the values above it begin where the answer says.
     #[inline]
-    pub(crate) fn pop_mark(&mut self) -> Result<usize, ErrorKind> {
-        let start = self.marks.pop().ok_or(ErrorKind::NoMark)?;
+    pub(crate) fn pop_mark(&mut self) -> Checked<usize> {
+        let Some(start) = self.marks.pop() else {
+            return fault(ErrorKind::NoMark);
+        };
         self.fence = self.marks.last().copied().unwrap_or(0);
         Ok(start)
     }
 
     /// Closes the last mark and takes the values above it.
-    pub(crate) fn pop_marked(&mut self) -> Result<Vec<Value>, ErrorKind> {
+    pub(crate) fn pop_marked(&mut self) -> Checked<Vec<Value>> {
         let start = self.pop_mark()?;
         Ok(self.stack.drain(start..).collect())
     }
 
     #[inline]
-    pub(crate) fn get(&mut self, index: u64) -> Result<(), ErrorKind> {
-        let value = self.memo.get(index).ok_or(ErrorKind::MemoMissing(index))?;
+    pub(crate) fn get(&mut self, index: u64) -> Checked<()> {
+        let Some(value) = self.memo.get(index) else {
+            return fault(ErrorKind::MemoMissing(index));
+        };
         self.share(value);
         self.push(value)
     }
@@ -266,12 +418,9 @@ impl<'s, S: Sink> Machine<'s, S> {
     }
 
     #[inline]
-    pub(crate) fn put(&mut self, index: u64) -> Result<(), ErrorKind> {
+    pub(crate) fn put(&mut self, index: u64) -> Checked<()> {
         let top = self.top()?;
-        if self.memo.count() >= u64::from(self.limits.memo) {
-            let limit = self.limits.memo.into();
-            return Err(ErrorKind::Limit { what: "memo entries", limit });
-        }
+        self.room_in_memo()?;
         if top.is_container() {
             let slot = self.tables.slot_mut(top.index());
             match u32::try_from(index) {
@@ -283,36 +432,45 @@ impl<'s, S: Sink> Machine<'s, S> {
         Ok(())
     }
 
+    #[inline]
+    fn room_in_memo(&self) -> Checked<()> {
+        if self.memo.count() < u64::from(self.limits.memo) {
+            return Ok(());
+        }
+        fault(ErrorKind::Limit { what: "memo entries", limit: self.limits.memo.into() })
+    }
+
     /// The container below the last mark and where the marked values begin; the mark is closed.
     #[inline]
-    fn marked_target(&mut self) -> Result<(Value, usize), ErrorKind> {
+    fn marked_target(&mut self) -> Checked<(Value, usize)> {
         let start = self.pop_mark()?;
         if start <= self.fence {
-            return Err(ErrorKind::StackUnderflow);
+            return fault(ErrorKind::StackUnderflow);
         }
         Ok((self.stack[start - 1], start))
     }
 
     /// `SETITEMS`, `DICT`'s sibling: everything above the mark into the dictionary below it.
-    fn set_items(&mut self) -> Result<(), ErrorKind> {
+    fn set_items(&mut self) -> Checked<()> {
         let (target, start) = self.marked_target()?;
         self.set_items_from(target, start)
     }
 
     /// Everything from `start` on into the dictionary right below.
-    fn set_items_from(&mut self, target: Value, start: usize) -> Result<(), ErrorKind> {
+    fn set_items_from(&mut self, target: Value, start: usize) -> Checked<()> {
         let items = &self.stack[start..];
         if !items.len().is_multiple_of(2) {
-            return Err(ErrorKind::OddItems);
+            return fault(ErrorKind::OddItems);
         }
         let slot = open_slot(&mut self.tables, target, Tag::Dict)?;
-        let fresh = slot.items.is_empty() && !slot.shared;
-        if fresh && items.len() < 2 * BATCH {
-            if let Some(external) = self.sink.dict(items, &self.tables) {
-                freeze(&mut self.tables, items);
-                self.hand_over(target, Value::external(external), start);
-                return Ok(());
-            }
+        if slot.items.is_empty()
+            && !slot.shared
+            && items.len() < 2 * BATCH
+            && let Some(external) = self.sink.dict(items, &self.tables)
+        {
+            freeze(&mut self.tables, items);
+            self.hand_over(target, Value::external(external), start);
+            return Ok(());
         }
         let slot = self.tables.slot_mut(target.index());
         slot.items.extend_from_slice(&self.stack[start..]);
@@ -321,22 +479,30 @@ impl<'s, S: Sink> Machine<'s, S> {
     }
 
     /// `APPENDS`: everything above the mark to the end of the list below it (`ADDITEMS` for sets).
-    pub(crate) fn append_items(&mut self) -> Result<(), ErrorKind> {
+    pub(crate) fn append_items(&mut self) -> Checked<()> {
         let (target, start) = self.marked_target()?;
         self.append_from(target, start)
     }
 
-    /// Appends everything from `start` on to the list or set right below.
-    pub(crate) fn append_from(&mut self, target: Value, start: usize) -> Result<(), ErrorKind> {
+    /// Appends everything from `start` on to the list right below.
+    pub(crate) fn append_from(&mut self, target: Value, start: usize) -> Checked<()> {
         let items = &self.stack[start..];
-        let slot = open_slot(&mut self.tables, target, Tag::List)?;
-        let fresh = slot.items.is_empty() && !slot.shared;
-        if fresh && items.len() < BATCH {
-            if let Some(external) = self.sink.list(items, &self.tables) {
-                freeze(&mut self.tables, items);
-                self.hand_over(target, Value::external(external), start);
-                return Ok(());
+        if let Some(external) = target.as_external() {
+            if !self.sink.append(external, items, &self.tables) {
+                return fault(ErrorKind::ChangedAfterUse);
             }
+            freeze(&mut self.tables, items);
+            self.stack.truncate(start);
+            return Ok(());
+        }
+        let slot = open_slot(&mut self.tables, target, Tag::List)?;
+        if slot.items.is_empty()
+            && !slot.shared
+            && let Some(external) = self.sink.list(items, &self.tables)
+        {
+            freeze(&mut self.tables, items);
+            self.hand_over(target, Value::external(external), start);
+            return Ok(());
         }
         let slot = self.tables.slot_mut(target.index());
         slot.items.extend_from_slice(&self.stack[start..]);
@@ -375,10 +541,13 @@ impl<'s, S: Sink> Machine<'s, S> {
     /// follows a list is; among the items of a list, what follows an empty list and is none itself.
     fn join_pending(&mut self, start: usize, in_list: bool) {
         while let [.., target, item] = self.stack[start..]
-            && target.tag() == Tag::List
             && item.as_str_id().is_none()
         {
-            let empty = self.tables.slot(target.index()).items.is_empty();
+            let empty = match target.tag() {
+                Tag::List => self.tables.slot(target.index()).items.is_empty(),
+                Tag::External => false,
+                _ => break,
+            };
             if in_list && (!empty || item.tag() == Tag::List) {
                 break;
             }
@@ -406,13 +575,9 @@ impl<'s, S: Sink> Machine<'s, S> {
 
 /// The place of a container that may be added to.
 #[inline]
-pub(crate) fn open_slot(
-    tables: &mut Tables,
-    target: Value,
-    tag: Tag,
-) -> Result<&mut Slot, ErrorKind> {
+pub(crate) fn open_slot(tables: &mut Tables, target: Value, tag: Tag) -> Checked<&mut Slot> {
     if target.tag() != tag {
-        return Err(match target.tag() {
+        return fault(match target.tag() {
             Tag::External => ErrorKind::ChangedAfterUse,
             _ => ErrorKind::WrongTarget {
                 expected: match tag {
@@ -424,7 +589,7 @@ pub(crate) fn open_slot(
         });
     }
     let slot = tables.slot_mut(target.index());
-    if slot.frozen { Err(ErrorKind::ChangedAfterUse) } else { Ok(slot) }
+    if slot.frozen { fault(ErrorKind::ChangedAfterUse) } else { Ok(slot) }
 }
 
 /// Marks the containers among `items` as looked at.
@@ -441,6 +606,23 @@ fn freeze(tables: &mut Tables, items: &[Value]) {
 /// into the table.
 struct ShortStrings([(u64, usize, StrId); 64]);
 
+/// Eight bytes as a word.
+#[inline(always)]
+fn word_at(head: &[u8; HEAD], at: usize) -> u64 {
+    head[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// The lowest `n` bytes of a word.
+const LOW_BYTES: [u64; 9] = {
+    let mut masks = [u64::MAX; 9];
+    let mut n = 0;
+    while n < 8 {
+        masks[n] = (1 << (8 * n)) - 1;
+        n += 1;
+    }
+    masks
+};
+
 impl Default for ShortStrings {
     fn default() -> Self {
         Self([(0, usize::MAX, StrId(0)); 64])
@@ -449,25 +631,32 @@ impl Default for ShortStrings {
 
 impl ShortStrings {
     #[inline]
-    fn find_or_enter(&mut self, bytes: &[u8], tables: &mut Tables) -> Result<Value, ErrorKind> {
-        if bytes.len() > 8 {
-            return enter(bytes, tables);
+    fn place(word: u64, n: usize) -> usize {
+        ((word ^ n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
+    }
+
+    /// The string whose `n` bytes are those of `word`.
+    #[inline]
+    fn find(&self, word: u64, n: usize) -> Option<Value> {
+        let entry = &self.0[Self::place(word, n)];
+        (entry.0 == word && entry.1 == n).then(|| Value::str(entry.2))
+    }
+
+    /// Remembers a string that was entered.
+    fn remember(&mut self, bytes: &[u8], value: Value) {
+        if let (Some(id), ..=8) = (value.as_str_id(), bytes.len()) {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            let word = u64::from_le_bytes(word);
+            self.0[Self::place(word, bytes.len())] = (word, bytes.len(), id);
         }
-        let mut word = [0; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
-        let word = u64::from_le_bytes(word);
-        let place = (word ^ bytes.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
-        let entry = &mut self.0[place as usize];
-        if entry.0 != word || entry.1 != bytes.len() {
-            let value = enter(bytes, tables)?;
-            *entry = (word, bytes.len(), value.as_str_id().unwrap_or(StrId(0)));
-        }
-        Ok(Value::str(entry.2))
     }
 }
 
 /// A string into the table.
-pub(crate) fn enter(bytes: &[u8], tables: &mut Tables) -> Result<Value, ErrorKind> {
-    let text = text::utf8(bytes).ok_or(ErrorKind::BadText { what: "UTF-8 text" })?;
-    tables.new_str(&text)
+pub(crate) fn enter(bytes: &[u8], tables: &mut Tables) -> Checked<Value> {
+    match text::utf8(bytes) {
+        Some(text) => Ok(tables.new_str(&text)?),
+        None => fault(ErrorKind::BadText { what: "UTF-8 text" }),
+    }
 }

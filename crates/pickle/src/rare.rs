@@ -1,7 +1,7 @@
 //! The instructions that are not in every entry of a snapshot, and those that are refused.
 
 use crate::error::ErrorKind;
-use crate::machine::{Halt, Machine, Step, array, enter, open_slot, take};
+use crate::machine::{Checked, Halt, Machine, array, enter, fault, open_slot, take};
 use crate::ops;
 use crate::sink::Sink;
 use crate::tables::View;
@@ -9,14 +9,14 @@ use crate::text;
 use crate::value::{Tag, Value};
 
 impl<S: Sink> Machine<'_, S> {
-    pub(crate) fn rare(&mut self, op: u8, w: &[u8], base: u64, pos: usize) -> Result<Step, Halt> {
+    pub(crate) fn rare(&mut self, op: u8, w: &[u8], base: u64, pos: usize) -> Checked<usize> {
         let mut next = pos + 1;
         match op {
-            ops::STOP => return Ok(Step::Done(self.pop()?)),
+            ops::STOP => return Err(Halt::Done(self.pop()?)),
             ops::PROTO => {
                 let [protocol] = array(w, pos)?;
                 if protocol > 5 {
-                    return Err(Halt::Fault(ErrorKind::Protocol(protocol)));
+                    return fault(ErrorKind::Protocol(protocol));
                 }
                 self.protocol = protocol;
                 next += 1;
@@ -87,7 +87,7 @@ impl<S: Sink> Machine<'_, S> {
             ops::DICT => {
                 let items = self.pop_marked()?;
                 if !items.len().is_multiple_of(2) {
-                    return Err(Halt::Fault(ErrorKind::OddItems));
+                    return fault(ErrorKind::OddItems);
                 }
                 self.push_container(Tag::Dict, items)?;
             }
@@ -122,7 +122,7 @@ impl<S: Sink> Machine<'_, S> {
                 match self.top() {
                     Ok(_) => drop(self.pop()?),
                     Err(_) if !self.marks.is_empty() => drop(self.pop_mark()?),
-                    Err(e) => return Err(e.into()),
+                    Err(e) => return Err(e),
                 }
             }
             ops::POP_MARK => drop(self.pop_marked()?),
@@ -167,12 +167,12 @@ impl<S: Sink> Machine<'_, S> {
                 let name = line(w, pos, 2 + module.len())?;
                 let name = format!("{}.{}", printable(module), printable(name));
                 let opcode = if op == ops::GLOBAL { "GLOBAL" } else { "INST" };
-                return Err(Halt::Fault(ErrorKind::Code { opcode, name: Some(name) }));
+                return fault(ErrorKind::Code { opcode, name: Some(name) });
             }
             ops::PERSID => {
                 let id = line(w, pos, 1)?;
                 let name = Some(printable(id));
-                return Err(Halt::Fault(ErrorKind::Code { opcode: "PERSID", name }));
+                return fault(ErrorKind::Code { opcode: "PERSID", name });
             }
             ops::EXT1 | ops::EXT2 | ops::EXT4 => {
                 let (opcode, code) = match op {
@@ -181,53 +181,53 @@ impl<S: Sink> Machine<'_, S> {
                     _ => ("EXT4", u32::from_le_bytes(array(w, pos)?)),
                 };
                 let name = Some(format!("extension code {code}"));
-                return Err(Halt::Fault(ErrorKind::Code { opcode, name }));
+                return fault(ErrorKind::Code { opcode, name });
             }
             ops::STACK_GLOBAL => {
                 let name = self.pop().ok().and_then(|v| self.shown(v));
                 let module = self.pop().ok().and_then(|v| self.shown(v));
                 let name = module.zip(name).map(|(m, n)| format!("{m}.{n}"));
-                return Err(Halt::Fault(ErrorKind::Code { opcode: "STACK_GLOBAL", name }));
+                return fault(ErrorKind::Code { opcode: "STACK_GLOBAL", name });
             }
             ops::BINPERSID => {
                 let name = self.pop().ok().and_then(|v| self.shown(v));
-                return Err(Halt::Fault(ErrorKind::Code { opcode: "BINPERSID", name }));
+                return fault(ErrorKind::Code { opcode: "BINPERSID", name });
             }
             ops::REDUCE => {
-                return Err(Halt::Fault(ErrorKind::Code { opcode: "REDUCE", name: None }));
+                return fault(ErrorKind::Code { opcode: "REDUCE", name: None });
             }
-            ops::BUILD => return Err(Halt::Fault(ErrorKind::Code { opcode: "BUILD", name: None })),
-            ops::OBJ => return Err(Halt::Fault(ErrorKind::Code { opcode: "OBJ", name: None })),
+            ops::BUILD => return fault(ErrorKind::Code { opcode: "BUILD", name: None }),
+            ops::OBJ => return fault(ErrorKind::Code { opcode: "OBJ", name: None }),
             ops::NEWOBJ => {
-                return Err(Halt::Fault(ErrorKind::Code { opcode: "NEWOBJ", name: None }));
+                return fault(ErrorKind::Code { opcode: "NEWOBJ", name: None });
             }
             ops::NEWOBJ_EX => {
-                return Err(Halt::Fault(ErrorKind::Code { opcode: "NEWOBJ_EX", name: None }));
+                return fault(ErrorKind::Code { opcode: "NEWOBJ_EX", name: None });
             }
             ops::NEXT_BUFFER | ops::READONLY_BUFFER => {
-                return Err(Halt::Fault(ErrorKind::OutOfBand));
+                return fault(ErrorKind::OutOfBand);
             }
-            _ if base == 0 && pos == 0 => return Err(Halt::Fault(ErrorKind::NotAPickle)),
-            other => return Err(Halt::Fault(ErrorKind::UnknownOpcode(other))),
+            _ if base == 0 && pos == 0 => return fault(ErrorKind::NotAPickle),
+            other => return fault(ErrorKind::UnknownOpcode(other)),
         }
-        Ok(Step::Next(next))
+        Ok(next)
     }
 
     /// Everything above the mark becomes one container.
-    fn collect(&mut self, tag: Tag) -> Result<(), ErrorKind> {
+    fn collect(&mut self, tag: Tag) -> Checked<()> {
         let items = self.pop_marked()?;
         self.push_container(tag, items)
     }
 
     /// A string of Python 2: text where it is UTF-8, bytes otherwise.
-    fn old_string(&mut self, bytes: &[u8]) -> Result<Value, ErrorKind> {
+    fn old_string(&mut self, bytes: &[u8]) -> Checked<Value> {
         match std::str::from_utf8(bytes) {
-            Ok(text) => self.tables.new_str(text),
-            Err(_) => self.tables.new_bytes(bytes),
+            Ok(text) => Ok(self.tables.new_str(text)?),
+            Err(_) => Ok(self.tables.new_bytes(bytes)?),
         }
     }
 
-    fn text_form(&mut self, op: u8, line: &[u8]) -> Result<Value, ErrorKind> {
+    fn text_form(&mut self, op: u8, line: &[u8]) -> Checked<Value> {
         let bad = |what| ErrorKind::BadText { what };
         match op {
             ops::INT if line == b"00" => Ok(Value::FALSE),
@@ -235,15 +235,15 @@ impl<S: Sink> Machine<'_, S> {
             ops::INT | ops::LONG => {
                 let digits = line.strip_suffix(b"L").unwrap_or(line);
                 let bytes = text::decimal(digits).ok_or(bad("decimal integer"))?;
-                self.tables.new_wide(&bytes)
+                Ok(self.tables.new_wide(&bytes)?)
             }
             ops::FLOAT => {
                 let x = text::float(line).ok_or(bad("floating-point number"))?;
-                self.tables.new_float(x)
+                Ok(self.tables.new_float(x)?)
             }
             ops::UNICODE => {
                 let text = text::raw_unicode(line).ok_or(bad("raw Unicode text"))?;
-                self.tables.new_str(&text)
+                Ok(self.tables.new_str(&text)?)
             }
             _ => {
                 let bytes = text::quoted(line).ok_or(bad("quoted text"))?;
@@ -263,15 +263,15 @@ impl<S: Sink> Machine<'_, S> {
 }
 
 /// A declared length, checked.
-fn within(n: u64, limit: u64, what: &'static str) -> Result<usize, ErrorKind> {
+fn within(n: u64, limit: u64, what: &'static str) -> Checked<usize> {
     if n > limit {
-        return Err(ErrorKind::Limit { what, limit });
+        return fault(ErrorKind::Limit { what, limit });
     }
-    usize::try_from(n).map_err(|_| ErrorKind::Limit { what, limit })
+    usize::try_from(n).or_else(|_| fault(ErrorKind::Limit { what, limit }))
 }
 
 /// The text from `at` bytes after the instruction to the end of its line, without the line feed.
-fn line(w: &[u8], pos: usize, at: usize) -> Result<&[u8], Halt> {
+fn line(w: &[u8], pos: usize, at: usize) -> Checked<&[u8]> {
     let rest = w.get(pos + at..).unwrap_or_default();
     match rest.iter().position(|b| *b == b'\n') {
         Some(n) => Ok(&rest[..n]),

@@ -6,15 +6,19 @@ use crate::value::{External, Value};
 /// Sees every dictionary and list when it is complete and may keep it in a form of its own.
 ///
 /// "Complete" is what picklers make complete in one instruction: a dictionary or list that was empty
-/// and receives its items at once, fewer than a pickler's batch of 1,000, and that nothing else refers
-/// to yet except one memo entry. Others stay in the tables; callers must expect both forms.
+/// and receives its items at once, and that nothing else refers to yet except one memo entry. Others
+/// stay in the tables; callers must expect both forms.
 pub trait Sink {
-    /// A dictionary with these items (key, value, key, value …). `Some` takes it over: its items are
-    /// dropped, and the file refers to it as [`External`] from now on.
+    /// A dictionary with these items (key, value, key, value …), fewer than a pickler's batch of 1,000.
+    /// `Some` takes it over: its items are dropped, and the file refers to it as [`External`] from now on.
     fn dict(&mut self, items: &[Value], tables: &Tables) -> Option<External>;
 
-    /// A list with these items, likewise.
+    /// The first items of a list, likewise. As many as a batch of 1,000 may be followed by more.
     fn list(&mut self, items: &[Value], tables: &Tables) -> Option<External>;
+
+    /// More items of a list that was taken over. `false` refuses them, and reading fails with
+    /// [`crate::ErrorKind::ChangedAfterUse`].
+    fn append(&mut self, list: External, items: &[Value], tables: &Tables) -> bool;
 }
 
 /// Takes nothing over.
@@ -28,5 +32,9 @@ impl Sink for NoSink {
 
     fn list(&mut self, _: &[Value], _: &Tables) -> Option<External> {
         None
+    }
+
+    fn append(&mut self, _: External, _: &[Value], _: &Tables) -> bool {
+        false
     }
 }

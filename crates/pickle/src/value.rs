@@ -66,6 +66,8 @@ impl From<i32> for Value {
 
 const BITS: u32 = 4;
 const SMALL: i64 = 1 << 59;
+/// Low bits of a handle in four bytes: the tag and the kinds of external objects below 8.
+const NARROW: u32 = 7;
 
 impl Value {
     /// `None`.
@@ -143,6 +145,31 @@ impl Value {
         }
     }
 
+    /// The handle in four bytes, if nothing is lost.
+    #[inline]
+    pub(crate) fn narrowed(self) -> Option<u32> {
+        let (index, low) = ((self.0 >> 32) as u32, self.0 as u32);
+        (index < 1 << (32 - NARROW) && low < 1 << NARROW).then_some((index << NARROW) | low)
+    }
+
+    /// The handle that was [`Value::narrowed`].
+    #[inline]
+    pub(crate) fn widened(narrow: u32) -> Self {
+        Value((u64::from(narrow >> NARROW) << 32) | u64::from(narrow & ((1 << NARROW) - 1)))
+    }
+
+    /// Whether a [`Value::narrowed`] handle is of anything but a container or a constant.
+    #[inline(always)]
+    pub(crate) fn is_plain(narrow: u32) -> bool {
+        const PLAIN: u32 = (1 << Tag::Int as u32)
+            | (1 << Tag::Wide as u32)
+            | (1 << Tag::Float as u32)
+            | (1 << Tag::Str as u32)
+            | (1 << Tag::Bytes as u32)
+            | (1 << Tag::External as u32);
+        (PLAIN >> (narrow & 15)) & 1 != 0
+    }
+
     /// Whether this is `None`.
     pub fn is_none(self) -> bool {
         self == Self::NONE
@@ -163,6 +190,19 @@ impl Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn handles_in_four_bytes_are_the_same_handles() {
+        let external = |kind, id| Value::external(External { kind, id });
+        for v in [Value::NONE, Value::TRUE, Value::ABSENT, Value::str(StrId(9)), Value::from(3)] {
+            assert_eq!(v.narrowed().map(Value::widened), Some(v));
+        }
+        for (kind, id, fits) in [(7, (1 << 25) - 1, true), (8, 0, false), (0, 1 << 25, false)] {
+            let v = external(kind, id);
+            assert_eq!(v.narrowed().map(Value::widened), fits.then_some(v));
+        }
+        assert_eq!(Value::from(-1).narrowed(), None);
+    }
 
     #[test]
     fn a_handle_is_eight_bytes_and_gives_back_what_went_in() {

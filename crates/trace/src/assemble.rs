@@ -6,9 +6,11 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 use vramwise_pickle::{Document, Tables, Value, View};
 
-use crate::columns::{AnnotationRow, Bad, BlockRow, Columns, SegmentRow};
+use crate::check;
+use crate::columns::{AnnotationRow, Bad, BlockRow, SegmentRow};
 use crate::error::ReadError;
 use crate::keys::{Key, Kind};
+use crate::row_list::RowList;
 use crate::rows::Rows;
 use crate::settings;
 use crate::snapshot::{
@@ -170,7 +172,7 @@ impl Assembly {
     }
 
     /// Per device the rows of its events.
-    fn trace_rows(&mut self, list: Option<Value>) -> Result<Vec<EventRows>, ReadError> {
+    fn trace_rows(&mut self, list: Option<Value>) -> Result<Vec<RowList>, ReadError> {
         let Some(list) = list.filter(|v| !v.is_none()) else {
             return Ok(Vec::new());
         };
@@ -184,9 +186,15 @@ impl Assembly {
         let mut total = 0;
         let mut answer = Vec::with_capacity(devices.len());
         for (device, events) in devices.into_iter().enumerate() {
+            if let Some(list) = events.as_external().filter(|e| e.kind == Kind::Events as u8) {
+                let rows = self.rows.out.event_lists[list.id as usize].clone();
+                total += rows.len();
+                answer.push(rows);
+                continue;
+            }
             let Some(items) = self.tables.sequence(events) else {
                 if events.is_none() {
-                    answer.push(EventRows::default());
+                    answer.push(RowList::default());
                     continue;
                 }
                 return Err(self.wrong_list(&format!("device_traces[{device}]"), events));
@@ -195,7 +203,7 @@ impl Assembly {
             if total / 4 > self.rows.out.events.len() + items.len() + (1 << 16) {
                 return Err(ReadError::Overshared { what: "events" });
             }
-            let mut rows = EventRows::default();
+            let mut rows = RowList::default();
             for (i, item) in items.iter().enumerate() {
                 match self.rows.row_of(Kind::Event, *item, &self.tables) {
                     Some(row) => rows.push(row),
@@ -299,7 +307,7 @@ impl Assembly {
         Ok(())
     }
 
-    fn place_events(&mut self, traces: Vec<EventRows>) -> Result<(), ReadError> {
+    fn place_events(&mut self, traces: Vec<RowList>) -> Result<(), ReadError> {
         if !traces.is_empty() {
             self.device_mut(traces.len() - 1);
         }
@@ -356,6 +364,7 @@ impl Assembly {
         self.snapshot.unknown_keys = unknown;
         self.snapshot.version_guess = version::guess(schema, &self.snapshot);
         self.warn_of_oddities();
+        check::check(&mut self.snapshot, schema);
     }
 
     fn warn_of_oddities(&mut self) {
@@ -404,36 +413,6 @@ fn skip(
     }
     skipped.insert(what, (1, format!("{place}: {problem}")));
     Ok(())
-}
-
-/// Rows of one device's events: ranges that follow each other, of which there usually is one.
-#[derive(Debug, Default)]
-struct EventRows {
-    ranges: Vec<Range<u32>>,
-}
-
-impl EventRows {
-    fn push(&mut self, row: u32) {
-        match self.ranges.last_mut() {
-            Some(range) if range.end == row => range.end += 1,
-            _ => self.ranges.push(row..row + 1),
-        }
-    }
-
-    fn range(&self) -> Option<Range<u32>> {
-        match self.ranges.as_slice() {
-            [range] => Some(range.clone()),
-            _ => None,
-        }
-    }
-
-    fn len(&self) -> usize {
-        self.ranges.iter().map(ExactSizeIterator::len).sum()
-    }
-
-    fn iter(&self) -> impl Iterator<Item = u32> {
-        self.ranges.iter().cloned().flatten()
-    }
 }
 
 /// The events of these rows.
@@ -527,9 +506,4 @@ fn finish_annotation(row: &AnnotationRow, strings: &mut StringTable) -> Annotati
         device: row.device.and_then(|d| u32::try_from(d).ok()),
         time_us: row.time_us,
     }
-}
-
-/// How many events are complete, for messages about damaged files.
-pub(crate) fn complete_events(columns: &Columns) -> u64 {
-    columns.events.len() as u64
 }

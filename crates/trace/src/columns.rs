@@ -8,6 +8,7 @@ use vramwise_types::Action;
 
 use crate::fields::{handle, microseconds, pair, quick_stack, unsigned};
 use crate::keys::{Key, Kind};
+use crate::row_list::RowList;
 use crate::snapshot::{BlockState, Events, SegmentKind};
 use crate::tables::{Frame, FrameId, StackId, StackTable, StringId};
 
@@ -73,6 +74,7 @@ pub(crate) struct Columns {
     pub(crate) events: Events,
     /// Whether any event has a time.
     pub(crate) any_time: bool,
+    pub(crate) event_lists: Vec<RowList>,
     pub(crate) stacks: StackTable,
     pub(crate) blocks: Vec<BlockRow>,
     pub(crate) block_refs: Vec<u32>,

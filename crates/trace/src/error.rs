@@ -10,6 +10,9 @@ pub enum ReadError {
     /// The file could not be opened or read.
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
+    /// A directory where a file is expected.
+    #[error("is a directory; name one of the files in it")]
+    Directory,
     /// There is nothing in it.
     #[error("is empty")]
     Empty,

@@ -94,11 +94,20 @@ pub(crate) enum Kind {
     Annotation,
     /// A list of frames.
     Stack,
+    /// A list of events.
+    Events,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 6] =
-        [Kind::Event, Kind::Frame, Kind::Block, Kind::Segment, Kind::Annotation, Kind::Stack];
+    pub(crate) const ALL: [Kind; 7] = [
+        Kind::Event,
+        Kind::Frame,
+        Kind::Block,
+        Kind::Segment,
+        Kind::Annotation,
+        Kind::Stack,
+        Kind::Events,
+    ];
 
     /// What has these keys, if it is part of a snapshot.
     pub(crate) fn of(keys: &[Key]) -> Option<Self> {
@@ -130,6 +139,7 @@ impl Kind {
             Kind::Segment => "segment",
             Kind::Annotation => "annotation",
             Kind::Stack => "stack",
+            Kind::Events => "list of events",
         }
     }
 }

@@ -98,6 +98,8 @@ impl Layouts {
 impl Layout {
     #[inline]
     fn fits(&self, pairs: &[[Value; 2]]) -> bool {
-        self.keys.len() == pairs.len() && self.keys.iter().zip(pairs).all(|(k, [p, _])| k == p)
+        // No early exit: layouts of equal length seldom differ.
+        let same = |all, (key, [k, _]): (&Value, &[Value; 2])| all & (key == k);
+        self.keys.len() == pairs.len() && self.keys.iter().zip(pairs).fold(true, same)
     }
 }

@@ -7,19 +7,31 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+mod check;
 mod columns;
+mod describe;
 mod error;
 mod fields;
+mod history;
+mod html;
+mod inputs;
+mod json;
 mod keys;
 mod layouts;
 mod read;
+mod row_list;
 mod rows;
 mod settings;
 mod snapshot;
+mod sniff;
 mod tables;
+mod unpack;
 mod version;
 
+pub use describe::{Description, DeviceDescription, Replayable, describe};
 pub use error::ReadError;
+pub use history::HistoryFacts;
+pub use inputs::list_inputs;
 pub use read::{ReadOptions, read_path, read_reader, read_slice};
 pub use snapshot::{
     Annotation, Block, BlockState, DeviceTrace, Events, Producer, RecordedSettings, Segment,

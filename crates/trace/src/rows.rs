@@ -10,8 +10,13 @@ use crate::columns::{Columns, Needed, SegmentRow};
 use crate::fields::{handle, pair, quick_stack, unsigned};
 use crate::keys::{Key, Kind};
 use crate::layouts::Layouts;
+use crate::row_list::RowList;
 use crate::snapshot::SegmentKind;
 use crate::tables::{FrameId, StackId};
+
+/// Picklers write lists in batches of this many items; a list of frames that receives as many may go
+/// on, and is looked at when it is used.
+const BATCH: usize = 1000;
 
 /// The tables while a file is read.
 #[derive(Debug, Default)]
@@ -50,24 +55,50 @@ impl Sink for Rows {
                 let fields: Vec<_> = fields.collect();
                 self.segment(&fields, tables)?
             }
-            Kind::Stack => return None,
+            Kind::Stack | Kind::Events => return None,
         };
         Some(External { kind: kind as u8, id })
     }
 
     fn list(&mut self, items: &[Value], _: &Tables) -> Option<External> {
-        let frame = |v: &Value| v.as_external().filter(|e| e.kind == Kind::Frame as u8);
-        frame(items.first()?)?;
+        let first = items.first()?.as_external()?;
+        if first.kind == Kind::Event as u8 {
+            let id = u32::try_from(self.out.event_lists.len()).ok()?;
+            self.out.event_lists.push(RowList::default());
+            let list = External { kind: Kind::Events as u8, id };
+            return self.extend(list, items).then_some(list);
+        }
+        if first.kind != Kind::Frame as u8 || items.len() >= BATCH {
+            return None;
+        }
         self.out.scratch.clear();
         for item in items {
-            self.out.scratch.push(FrameId(frame(item)?.id));
+            let frame = item.as_external().filter(|e| e.kind == first.kind)?;
+            self.out.scratch.push(FrameId(frame.id));
         }
         let id = self.out.stacks.intern_stack(&self.out.scratch).0;
         Some(External { kind: Kind::Stack as u8, id })
     }
+
+    fn append(&mut self, list: External, items: &[Value], _: &Tables) -> bool {
+        list.kind == Kind::Events as u8 && self.extend(list, items)
+    }
 }
 
 impl Rows {
+    /// Adds events to a list of events; `false` where an item is something else.
+    fn extend(&mut self, list: External, items: &[Value]) -> bool {
+        let is_event = |v: &Value| v.as_external().filter(|e| e.kind == Kind::Event as u8);
+        if !items.iter().all(|v| is_event(v).is_some()) {
+            return false;
+        }
+        let rows = &mut self.out.event_lists[list.id as usize];
+        for event in items.iter().filter_map(is_event) {
+            rows.push(event.id);
+        }
+        true
+    }
+
     /// The row of an object, entering it now if it stayed in the pickle's tables.
     pub(crate) fn row(&mut self, value: Value, tables: &Tables) -> Option<(Kind, u32)> {
         let external = match (value.as_external(), value.container_id()) {

@@ -25,7 +25,7 @@ pub(crate) struct Schema {
     user_metadata: bool,
     of_2026: bool,
     expandable: bool,
-    block_history: bool,
+    pub(crate) block_history: bool,
     times: bool,
 }
 
