@@ -25,7 +25,8 @@ fn run(seed: u64, steps: u64) -> Run {
         placement: seed,
         ..Start::default()
     };
-    let traits = Traits { several_streams: true, pools: seed % 2 == 0, changes: true, told: true };
+    let traits =
+        Traits { several_streams: true, pools: seed.is_multiple_of(2), changes: true, told: true };
     let mut generator = Generator::new(rng, traits, start.total);
     let mut run = Run { pair: Lockstep::new(start), history: Vec::new() };
     for _ in 0..steps {

@@ -75,7 +75,7 @@ fn blocks_that_wait_for_events_are_not_merged_and_absorb_nothing() {
     assert_eq!(w.layout("S0"), "free 0/1024 · pending 1024/1024 · free 2048/2095104");
     assert_eq!(w.current(Family::InactiveSplit), 2);
     w.allocator.device_mut().inner_mut().complete_events();
-    w.act(|a, history| a.process_events(history));
+    w.process_events();
     assert_eq!(w.layout("S0"), "free 0/2M");
     assert_eq!(w.current(Family::InactiveSplit), 0);
 }

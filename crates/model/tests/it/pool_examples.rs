@@ -209,7 +209,7 @@ fn uses_recorded_during_routing_are_dropped_when_it_ends() {
     w.free(y);
     w.allocator.end_route(pool);
     w.entries();
-    w.act(|a, history| a.process_events(history));
+    w.process_events();
     // x was used before and waits for its event, y was used during routing only.
     assert_eq!(w.entries(), ["free_completed S0+4096 4096"]);
     assert_eq!(w.layout("S0"), "pending 0/4096 · free 4096/2093056");

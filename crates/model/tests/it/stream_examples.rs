@@ -72,10 +72,10 @@ fn a_block_used_on_two_streams_waits_for_both_and_on_one_stream_once() {
         w.allocator.record_stream(x, stream);
     }
     w.free(x);
-    w.act(|a, history| a.process_events(history));
+    w.process_events();
     assert_eq!(w.layout("S0"), "pending 0/4096 · free 4096/2093056");
     w.allocator.device_mut().inner_mut().complete_events();
-    w.act(|a, history| a.process_events(history));
+    w.process_events();
     assert_eq!(w.layout("S0"), "free 0/2M");
     // Handed out again, the block has forgotten its uses.
     let x = w.alloc(4096);

@@ -106,7 +106,11 @@ impl World {
     }
 
     pub(crate) fn empty_cache(&mut self) {
-        self.act(|a, history| a.empty_cache(history));
+        self.act(Allocator::empty_cache);
+    }
+
+    pub(crate) fn process_events(&mut self) {
+        self.act(Allocator::process_events);
     }
 
     pub(crate) fn set_conf(&mut self, conf: &str) {
