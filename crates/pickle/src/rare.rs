@@ -147,10 +147,9 @@ impl<S: Sink> Machine<'_, S> {
                 let index = text::index(line)
                     .ok_or(ErrorKind::BadText { what: "memo index" })?
                     .map_err(|()| ErrorKind::Negative)?;
-                if op == ops::GET {
-                    self.get(index)?
-                } else {
-                    self.put(index)?
+                match op {
+                    ops::GET => self.get(index)?,
+                    _ => self.put(index)?,
                 }
                 next += line.len() + 1;
             }

@@ -156,7 +156,7 @@ impl Assembly {
             match self.rows.row_of(Kind::Segment, *item, &self.tables) {
                 Some(row) => rows.push(row),
                 None => skip(&mut self.skipped, self.salvage, "segments", || {
-                    (format!("segment {i}"), "is no dictionary that describes a segment".into())
+                    (format!("segment {i}"), "it is no dictionary that describes a segment".into())
                 })?,
             }
         }
@@ -168,7 +168,7 @@ impl Assembly {
 
     fn wrong_list(&self, name: &str, value: Value) -> ReadError {
         let found = self.tables.view(value).type_name();
-        ReadError::Entry { place: name.into(), problem: format!("is not a list but {found}") }
+        ReadError::Entry { place: name.into(), problem: format!("it is not a list but {found}") }
     }
 
     /// Per device the rows of its events.
@@ -209,7 +209,7 @@ impl Assembly {
                     Some(row) => rows.push(row),
                     None => skip(&mut self.skipped, self.salvage, "events", || {
                         let place = format!("device {device}, event {i}");
-                        (place, "is no dictionary with an 'action'".into())
+                        (place, "it is no dictionary with an 'action'".into())
                     })?,
                 }
             }

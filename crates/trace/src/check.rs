@@ -73,7 +73,7 @@ fn check_segments(
     let mut end_before = 0;
     for segment in &device.segments {
         let mut next = segment.address;
-        for block in &device.blocks[segment.blocks.start as usize..segment.blocks.end as usize] {
+        for block in device.blocks_of(segment) {
             if block.address != next {
                 gaps.note(block.address);
             }

@@ -135,7 +135,7 @@ impl Columns {
             match key {
                 Key::Action => action = self.action(row, value, tables),
                 Key::Addr | Key::DeviceFree => {
-                    addr = self.number(Kind::Event, row, key, value, tables)
+                    addr = self.number(Kind::Event, row, key, value, tables);
                 }
                 Key::Size => {
                     size = self.number(Kind::Event, row, key, value, tables);

@@ -11,7 +11,7 @@ pub(crate) fn unsigned(value: Value, tables: &Tables) -> Result<u64, String> {
         View::Int(i) if i < 0 => Err(format!("is negative ({i})")),
         View::Int(i) => u64::try_from(i).map_err(|_| format!("is too large ({i})")),
         View::BigInt(bytes) => Err(format!("is too large ({} bytes)", bytes.len())),
-        View::Float(x) if x >= 0.0 && x < 9e15 && x.fract() == 0.0 => Ok(x as u64),
+        View::Float(x) if (0.0..9e15).contains(&x) && x.fract() == 0.0 => Ok(x as u64),
         other => Err(format!("is not a number but {}", other.type_name())),
     }
 }

@@ -36,7 +36,7 @@ fn is_snapshot_name(name: &str) -> bool {
     let plain = ["gz", "zst", "zstd"].iter().find_map(|e| name.strip_suffix(&format!(".{e}")));
     let plain = plain.unwrap_or(&name);
     let ends = |ending: &&str| plain.ends_with(&format!(".{ending}"));
-    !name.starts_with('.') && !plain.ends_with(".stats.json") && ENDINGS.iter().any(|e| ends(&e))
+    !name.starts_with('.') && !plain.ends_with(".stats.json") && ENDINGS.iter().any(ends)
 }
 
 /// Compares names so that numbers in them count as numbers.

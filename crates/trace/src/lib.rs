@@ -27,6 +27,7 @@ mod sniff;
 mod tables;
 mod unpack;
 mod version;
+mod write;
 
 pub use describe::{Description, DeviceDescription, Replayable, describe};
 pub use error::ReadError;
@@ -38,3 +39,4 @@ pub use snapshot::{
     SegmentKind, Snapshot, Warning,
 };
 pub use tables::{Frame, FrameId, StackId, StackTable, StringId, StringTable};
+pub use write::{write_json, write_pickle};

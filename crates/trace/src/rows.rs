@@ -145,7 +145,7 @@ impl Rows {
             needed.found(key);
             let number = |columns: &mut Columns| {
                 unsigned(value, tables).map_err(|problem| {
-                    columns.note_bad(Kind::Segment, row, key, problem.into());
+                    columns.note_bad(Kind::Segment, row, key, problem);
                 })
             };
             match key {

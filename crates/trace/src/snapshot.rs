@@ -40,6 +40,13 @@ pub struct DeviceTrace {
     pub events: Events,
 }
 
+impl DeviceTrace {
+    /// The blocks of a segment of this device, in order of address.
+    pub fn blocks_of(&self, segment: &Segment) -> &[Block] {
+        &self.blocks[segment.blocks.start as usize..segment.blocks.end as usize]
+    }
+}
+
 /// The history as columns of equal length. Order is the file's order, which is authoritative.
 #[derive(Clone, Debug, Default)]
 pub struct Events {

@@ -8,7 +8,7 @@ use crate::error::ReadError;
 use crate::sniff::Packing;
 
 /// Content below this size is never called a bomb.
-const HARMLESS: u64 = 128 << 20;
+const HARMLESS: u64 = 32 << 20;
 
 /// How many times larger than its compressed form a snapshot may be. Recordings reach about 30.
 const MAX_RATIO: u64 = 400;
