@@ -91,7 +91,10 @@ fn pickle(input: &[u8]) {
         }
         (Err(whole), Err(streamed)) => {
             assert!(whole.offset <= input.len() as u64, "{whole} lies outside the input");
-            assert_eq!(whole.to_string(), streamed.to_string());
+            // How much is missing of a line without end depends on how much was seen of it.
+            let kind = |e: &vramwise_pickle::Error| std::mem::discriminant(&e.kind);
+            assert_eq!(whole.offset, streamed.offset, "{whole} / {streamed}");
+            assert_eq!(kind(&whole), kind(&streamed), "{whole} / {streamed}");
         }
         (whole, streamed) => {
             let (whole, streamed) = (whole.is_ok(), streamed.is_ok());
