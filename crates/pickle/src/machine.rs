@@ -92,6 +92,17 @@ impl<'s, S: Sink> Machine<'s, S> {
         }
     }
 
+    /// Hands out the tables and forgets everything that refers to them.
+    pub(crate) fn reset(&mut self) -> Tables {
+        self.protocol = 0;
+        self.stack = Vec::new();
+        self.marks = Vec::new();
+        self.fence = 0;
+        self.memo = Memo::default();
+        self.short = ShortStrings::default();
+        std::mem::replace(&mut self.tables, Tables::new(&self.limits))
+    }
+
     /// Runs until the pickle is complete or `w` does not hold the whole next instruction. `position` is
     /// moved to the instruction that is next, or at fault; `base` is the offset of `w` in the input.
     pub(crate) fn run(

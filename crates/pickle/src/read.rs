@@ -102,10 +102,11 @@ impl<'s, S: Sink> Reader<'s, S> {
     }
 
     fn document(&mut self, root: Value, stop: usize, padding: u64, trailing: u64) -> Document {
+        let protocol = self.machine.protocol;
         Document {
             root,
-            tables: std::mem::take(&mut self.machine.tables),
-            protocol: self.machine.protocol,
+            tables: self.machine.reset(),
+            protocol,
             bytes: stop as u64 + 1,
             padding,
             trailing,
@@ -156,19 +157,20 @@ impl<R: Read> Window<R> {
         self.base += n as u64;
     }
 
-    /// Reads until at least `wanted` bytes are there; `false` where the stream ends before. The buffer
-    /// grows with what arrives, not with what is asked for.
+    /// Reads until at least `wanted` bytes are there or the stream ends; `false` where nothing came. The
+    /// buffer grows with what arrives, not with what is asked for.
     fn fill(&mut self, wanted: u64) -> Result<bool, Error> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
+        let before = self.end;
         while (self.end as u64) < wanted && !self.at_end {
             if self.end == self.buffer.len() {
                 self.buffer.resize(self.end * 2, 0);
             }
             self.read_some()?;
         }
-        Ok(self.end as u64 >= wanted)
+        Ok(self.end > before)
     }
 
     fn read_some(&mut self) -> Result<(), Error> {
