@@ -55,14 +55,14 @@ impl Plot {
         self.head(&mut svg);
         self.axes(&mut svg, &axis, last);
         for (line, colour) in self.lines.iter().zip(COLOURS.iter().cycle()) {
-            let path = path(&line.points, last, axis.top);
+            let path = path(&line.points, last, axis.top());
             let _ = writeln!(
                 svg,
                 r#"<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.6"/>"#
             );
         }
         if let Some((name, bytes)) = &self.limit {
-            let y = y(*bytes, axis.top);
+            let y = y(*bytes as f64, axis.top());
             let _ = writeln!(
                 svg,
                 r##"<path d="M{LEFT} {y}H{}" stroke="#a00" stroke-dasharray="6 4"/><text x="{}" y="{}" fill="#a00" text-anchor="end">{}</text>"##,
@@ -91,15 +91,14 @@ impl Plot {
 
     fn axes(&self, svg: &mut String, axis: &Axis, last: u64) {
         for tick in 0..=axis.ticks {
-            let bytes = tick * axis.step;
-            let y = y(bytes, axis.top);
+            let y = y(axis.bytes(tick), axis.top());
             let _ = writeln!(
                 svg,
                 r##"<path d="M{LEFT} {y}H{}" stroke="#ddd"/><text x="{}" y="{}" text-anchor="end">{}</text>"##,
                 WIDTH - RIGHT,
                 LEFT - 8,
                 y + 4.0,
-                axis.label(bytes)
+                axis.label(tick)
             );
         }
         let bottom = HEIGHT - BOTTOM;
@@ -141,11 +140,11 @@ impl Plot {
     }
 }
 
-/// The vertical axis: ticks at round numbers of a unit.
+/// The vertical axis: ticks at round numbers of a unit. Steps are tenths of the unit, so that labels
+/// need one decimal.
 struct Axis {
-    step: u64,
+    step_tenths: u64,
     ticks: u64,
-    top: u64,
     unit: u64,
     unit_name: &'static str,
 }
@@ -158,14 +157,24 @@ impl Axis {
             n if n >= MIB => (MIB, "MiB"),
             _ => (KIB, "KiB"),
         };
-        // Steps of a tenth of a unit at the least, so that labels need one decimal.
-        let step = round_step(bytes.max(1).div_ceil(unit / 10).max(1), 5).saturating_mul(unit / 10);
-        let ticks = bytes.max(1).div_ceil(step).max(1);
-        Self { step, ticks, top: step.saturating_mul(ticks), unit, unit_name }
+        let tenths = (u128::from(bytes) * 10).div_ceil(u128::from(unit)).max(1);
+        let tenths = u64::try_from(tenths).unwrap_or(u64::MAX);
+        let step_tenths = round_step(tenths, 5);
+        Self { step_tenths, ticks: tenths.div_ceil(step_tenths), unit, unit_name }
     }
 
-    fn label(&self, bytes: u64) -> String {
-        let tenths = (bytes + self.unit / 20) / (self.unit / 10);
+    /// The bytes at a tick.
+    fn bytes(&self, tick: u64) -> f64 {
+        (tick * self.step_tenths) as f64 * self.unit as f64 / 10.0
+    }
+
+    /// The bytes at the upper end.
+    fn top(&self) -> f64 {
+        self.bytes(self.ticks)
+    }
+
+    fn label(&self, tick: u64) -> String {
+        let tenths = tick * self.step_tenths;
         match tenths % 10 {
             0 => grouped(tenths / 10),
             tenth => format!("{}.{tenth}", grouped(tenths / 10)),
@@ -192,8 +201,8 @@ fn x(event: u64, last: u64) -> f64 {
     tenths(LEFT as f64 + event as f64 / last as f64 * INNER_WIDTH as f64)
 }
 
-fn y(bytes: u64, top: u64) -> f64 {
-    tenths((TOP + INNER_HEIGHT) as f64 - bytes as f64 / top as f64 * INNER_HEIGHT as f64)
+fn y(bytes: f64, top: f64) -> f64 {
+    tenths((TOP + INNER_HEIGHT) as f64 - bytes / top * INNER_HEIGHT as f64)
 }
 
 /// Rounded to a tenth of a pixel, which keeps the file small.
@@ -202,11 +211,11 @@ fn tenths(pixels: f64) -> f64 {
 }
 
 /// A step line through `points`, thinned to what the pixels can show.
-fn path(points: &[(u64, u64)], last: u64, top: u64) -> String {
+fn path(points: &[(u64, u64)], last: u64, top: f64) -> String {
     let mut path = String::new();
     let mut drawn: Option<(f64, f64)> = None;
     let mut step = |path: &mut String, event: u64, bytes: u64| {
-        let (x, y) = (x(event, last), y(bytes, top));
+        let (x, y) = (x(event, last), y(bytes as f64, top));
         match drawn {
             None => {
                 let _ = write!(path, "M{x} {y}");
@@ -280,14 +289,15 @@ mod tests {
     fn the_axis_has_round_numbers_that_cover_the_line() {
         for bytes in [0, 1, 700, 3 * MIB, 513 * MIB, 9_684_647_936, 141 * GIB, 1 << 50] {
             let axis = Axis::covering(bytes);
-            assert!(axis.top >= bytes, "{bytes}");
+            assert!(axis.top() >= bytes as f64, "{bytes}");
             assert!((1..=6).contains(&axis.ticks), "{bytes}: {} ticks", axis.ticks);
         }
         let labels = |bytes| {
             let axis = Axis::covering(bytes);
-            (0..=axis.ticks).map(|t| axis.label(t * axis.step)).collect::<Vec<_>>()
+            (0..=axis.ticks).map(|t| axis.label(t)).collect::<Vec<_>>()
         };
         assert_eq!(labels(9_684_647_936), ["0", "2", "4", "6", "8", "10"]);
+        assert_eq!(labels(10 * GIB), ["0", "2", "4", "6", "8", "10"]);
         assert_eq!(labels(600 * MIB), ["0", "0.2", "0.4", "0.6"]);
     }
 
@@ -297,14 +307,15 @@ mod tests {
         points[123_456].1 = 5000 * MIB;
         let svg = plot(points).to_svg();
         assert!(svg.len() < 100_000, "{} bytes", svg.len());
-        let peak = format!("V{}", y(5000 * MIB, Axis::covering(5000 * MIB).top));
+        let top = Axis::covering(5000 * MIB).top();
+        let peak = format!("V{}", y((5000 * MIB) as f64, top));
         assert!(svg.contains(&peak));
     }
 
     #[test]
     fn a_step_holds_until_the_next_point() {
-        let drawn = path(&[(0, 0), (50, 100), (100, 50)], 100, 100);
-        let (bottom, top, middle) = (y(0, 100), y(100, 100), y(50, 100));
+        let drawn = path(&[(0, 0), (50, 100), (100, 50)], 100, 100.0);
+        let (bottom, top, middle) = (y(0.0, 100.0), y(100.0, 100.0), y(50.0, 100.0));
         let (x0, x1, x2) = (x(0, 100), x(50, 100), x(100, 100));
         assert_eq!(drawn, format!("M{x0} {bottom}H{x1}V{top}H{x2}V{middle}H{x2}"));
     }
