@@ -249,4 +249,6 @@ pub struct Event {
     pub words: &'static str,
     /// Index of the line in the table of lines, for looking around it.
     pub(super) index: usize,
+    /// Indices of the further lines of the text.
+    pub(super) further: Vec<usize>,
 }

@@ -4,6 +4,7 @@
 //! ([`Reading`]), and a line that does not get it further is left out as somebody else's.
 
 use super::lines::{Line, compact, is_progress, tag, undecorated};
+use super::pattern::find;
 
 /// How far a reader got in compact text.
 #[derive(Clone, Debug)]
@@ -19,9 +20,11 @@ pub(super) struct Reading<T> {
 const SKIPPED_MOST: usize = 12;
 /// Lines of one message.
 const LINES_MOST: usize = 60;
+/// Words by which a message begins; one that is being read does not reach beyond them.
+const BEGINNINGS: [&str; 3] = ["outofmemory", "wouldexceedallowedmemory", "youtriedtoallocate"];
 /// Bytes of a logger's prefix that are compared.
 const PREFIX_MOST: usize = 256;
-/// A line has to bring the reader this many bytes further (or be used up) to belong to the message.
+/// A line has to bring the reader this many bytes further (or be used up, or complete the message) to belong to it.
 const PROGRESS_LEAST: usize = 3;
 
 /// All lines of a log with their tags.
@@ -45,6 +48,22 @@ impl<'a> Log<'a> {
         (index + 1..self.lines.len()).take(SKIPPED_MOST).find(|i| self.may_continue(own, *i))
     }
 
+    /// The beginning of the line that may continue line `index`, without the prefix that a logger put in front of
+    /// both. Enough to see a word that is broken over the two lines.
+    pub(super) fn overhang(&self, index: usize, body: &[u8], length: usize) -> Vec<u8> {
+        let Some(next) = self.next_of_same(index) else { return Vec::new() };
+        let text = tag(self.lines[next].text).1;
+        let whole = compact(text);
+        let common = normal(body).iter().zip(normal(&whole)).take_while(|(a, b)| **a == *b).count();
+        let cut = (0..common).rev().find(|i| matches!(whole[*i], b']' | b')' | b':' | b'-'));
+        let mut head = match cut {
+            Some(cut) if cut >= 3 && common < whole.len() => whole[cut + 1..].to_vec(),
+            _ => compact(undecorated(text)),
+        };
+        head.truncate(length);
+        head
+    }
+
     fn may_continue(&self, own: Option<&str>, index: usize) -> bool {
         let text = self.lines[index].text;
         if is_progress(text) {
@@ -56,36 +75,48 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// Reads the message that begins at byte `from` of the compact body of line `index`.
+    /// Reads the message that begins at byte `from` of the compact body of line `index`; says which further lines
+    /// (by index) belong to it.
     pub(super) fn read<T>(
         &self,
         index: usize,
         from: usize,
         reader: impl Fn(&[u8]) -> Reading<T>,
-    ) -> Reading<T> {
+    ) -> (Reading<T>, Vec<usize>) {
         let body = self.body(index);
         let from = from.min(body.len());
         let prefix = normal(&body[from.saturating_sub(PREFIX_MOST)..from]);
         let mut buffer = body[from..].to_vec();
         let mut best = reader(&buffer);
         let own = self.lines.get(index).and_then(|l| tag(l.text).0);
-        let (mut skipped, mut taken, mut next) = (0, 0, index + 1);
+        let mut taken: Vec<usize> = Vec::new();
+        let (mut skipped, mut next) = (0, index + 1);
         while best.open && best.reach == buffer.len() && next < self.lines.len() {
-            if skipped >= SKIPPED_MOST || taken >= LINES_MOST {
+            if skipped >= SKIPPED_MOST || taken.len() >= LINES_MOST {
                 break;
             }
             match self.continuation(own, &prefix, next, &buffer, &reader) {
                 Some((extended, reading)) => {
                     buffer = extended;
                     best = reading;
-                    taken += 1;
+                    taken.push(next);
                     skipped = 0;
                 }
+                None if self.begins_another(own, next) => break,
                 None => skipped += 1,
             }
             next += 1;
         }
-        best
+        (best, taken)
+    }
+
+    /// Whether a line of the same writer begins a message of its own.
+    fn begins_another(&self, own: Option<&str>, index: usize) -> bool {
+        if !self.may_continue(own, index) {
+            return false;
+        }
+        let body = self.body(index);
+        BEGINNINGS.iter().any(|words| find(&body, words, 0).is_some())
     }
 
     /// The buffer with line `index` behind it, if that gets the reader further.
@@ -106,7 +137,8 @@ impl<'a> Log<'a> {
             extended.extend_from_slice(&fragment);
             let reading = reader(&extended);
             let gained = reading.reach.saturating_sub(buffer.len());
-            if gained >= PROGRESS_LEAST.min(fragment.len()) && gained > 0 {
+            let least = if reading.open { PROGRESS_LEAST.min(fragment.len()) } else { 1 };
+            if gained >= least {
                 return Some((extended, reading));
             }
         }

@@ -89,10 +89,9 @@ fn escape_len(bytes: &[u8]) -> usize {
             end.map_or(bytes.len(), |n| n + 3)
         }
         Some(b']') => {
+            // Ended by BEL, or by another escape sequence, which is then dropped by itself.
             let end = bytes[2..].iter().position(|b| matches!(b, 0x07 | 0x1b));
-            end.map_or(bytes.len(), |n| {
-                if bytes[n + 2] == 0x07 { n + 3 } else { n + 4 }.min(bytes.len())
-            })
+            end.map_or(bytes.len(), |n| if bytes[n + 2] == 0x07 { n + 3 } else { n + 2 })
         }
         Some(b) if *b < 0x80 => 2,
         _ => 1,
@@ -122,7 +121,7 @@ fn is_invisible(ch: char) -> bool {
 ///
 /// `[rank3]: …`, `[default3]:[rank3]: …`, `[1,3]<stderr>:…`, `(Worker pid=12, ip=…) …`, `trainer-1  | …`.
 pub(super) fn tag(text: &str) -> (Option<&str>, &str) {
-    let mut rest = text.trim_start();
+    let mut rest = undecorated(text);
     let mut end_of_tag = None;
     let start = text.len() - rest.len();
     for _ in 0..3 {
@@ -130,7 +129,10 @@ pub(super) fn tag(text: &str) -> (Option<&str>, &str) {
         end_of_tag = Some(text.len() - rest.len() + len);
         rest = rest[len..].trim_start();
     }
-    (end_of_tag.map(|end| text[start..end].trim_end()), rest)
+    match end_of_tag {
+        Some(end) => (Some(text[start..end].trim_end()), rest),
+        None => (None, text.trim_start()),
+    }
 }
 
 fn tag_len(text: &str) -> Option<usize> {
@@ -242,6 +244,8 @@ mod tests {
         );
         assert_eq!(tag("trainer-1  | boom"), (Some("trainer-1  |"), "boom"));
         assert_eq!(tag("[1,7]<stderr>:boom"), (Some("[1,7]<stderr>:"), "boom"));
+        assert_eq!(tag("# [rank1]: boom"), (Some("[rank1]:"), "boom"));
+        assert_eq!(tag("# plain"), (None, "# plain"));
         assert_eq!(tag("plain"), (None, "plain"));
         assert_eq!(tag("  0%|   | 0/80"), (None, "0%|   | 0/80"));
         for (text, rank) in [

@@ -24,14 +24,13 @@ pub(super) fn scan(log: &Log<'_>) -> Vec<Event> {
     for index in 0..log.lines.len() {
         let mut hay = log.body(index);
         let own = hay.len();
-        if let Some(next) = log.next_of_same(index) {
-            let body = log.body(next);
-            hay.extend_from_slice(&body[..body.len().min(OVERHANG)]);
-        }
+        let overhang = log.overhang(index, &hay, OVERHANG);
+        hay.extend_from_slice(&overhang);
         if !STEMS.iter().any(|stem| find(&hay, stem, 0).is_some()) {
             continue;
         }
-        let mut finder = Finder { log, index, hay: &hay, own, found: Vec::new() };
+        let mut finder =
+            Finder { log, index, hay: &hay, own, found: Vec::new(), further: Vec::new() };
         finder.all();
         let mut found = finder.found;
         found.sort_by_key(|(at, ..)| *at);
@@ -97,6 +96,8 @@ struct Finder<'a, 'b> {
     /// Length of the line's own text: only what begins there counts here.
     own: usize,
     found: Vec<(usize, Event)>,
+    /// Further lines of the message read last.
+    further: Vec<usize>,
 }
 
 impl Finder<'_, '_> {
@@ -121,8 +122,11 @@ impl Finder<'_, '_> {
         places
     }
 
-    fn read<T>(&self, at: usize, reader: impl Fn(&[u8]) -> Reading<T>) -> Reading<T> {
-        self.log.read(self.index, at, |text| reader(&text[..text.len().min(MESSAGE_MOST)]))
+    fn read<T>(&mut self, at: usize, reader: impl Fn(&[u8]) -> Reading<T>) -> Reading<T> {
+        let (reading, further) =
+            self.log.read(self.index, at, |text| reader(&text[..text.len().min(MESSAGE_MOST)]));
+        self.further = further;
+        reading
     }
 
     fn push(
@@ -149,6 +153,7 @@ impl Finder<'_, '_> {
             times: 1,
             words,
             index: self.index,
+            further: std::mem::take(&mut self.further),
         };
         self.found.push((at, event));
     }
@@ -174,7 +179,8 @@ impl Finder<'_, '_> {
             let words = "out of memory. Tried to allocate";
             self.push(at, kind, form, words, numbers, bare || (incomplete && !beyond_one_exabyte));
             if let Some((_, event)) = self.found.last_mut() {
-                event.age = caching::age(kind, &reading.value);
+                event.age = caching::age(kind, &reading.value)
+                    .map(|age| caching::narrowed(age, &self.hay[..at]));
                 event.hint = hint;
             }
         }

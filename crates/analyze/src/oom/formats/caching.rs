@@ -2,7 +2,7 @@
 
 use vramwise_types::TorchVersion;
 
-use super::{Piece, device, read_pieces, store};
+use super::{Piece, Seen, device, read_pieces, store};
 use crate::oom::event::{Age, Hint, Kind, Numbers, ProcessUse};
 use crate::oom::joiner::Reading;
 use crate::oom::pattern::{Outcome, Value, find, match_at};
@@ -80,10 +80,13 @@ pub(in crate::oom) fn tried_follows(text: &[u8], at: usize) -> bool {
 /// Reads the error from the device's name on.
 pub(in crate::oom) fn read(text: &[u8]) -> Reading<Caching> {
     let mut out = Caching::default();
-    let Some(anchor) = find(text, ANCHOR, 0) else {
-        return Reading { value: out, reach: text.len(), open: true };
+    let device = DEVICES.iter().find(|(name, _)| text.starts_with(name.as_bytes()));
+    let at = device.map_or(0, |(name, _)| name.len());
+    let behind = match match_at(ANCHOR, &text[at..]) {
+        Outcome::Full(_, used) => at + used,
+        Outcome::Partial => return Reading { value: out, reach: text.len(), open: true },
+        Outcome::No => return Reading { value: out, reach: 0, open: false },
     };
-    let behind = anchor + ANCHOR.len();
     let tried_at =
         behind + text[behind..].iter().take_while(|b| !b.is_ascii_alphanumeric()).count();
     let head = [("triedtoallocatemorethan1ebmemory", true), ("triedtoallocate{s}", false)];
@@ -135,7 +138,8 @@ pub(in crate::oom) fn read(text: &[u8]) -> Reading<Caching> {
 
 /// Reads pieces; a fork may print figures of its own between semicolons, which are stepped over.
 fn read_body(text: &[u8], from: usize, numbers: Numbers) -> (Numbers, Reading<()>) {
-    let (mut numbers, mut reading) = read_pieces(text, PIECES, numbers, from);
+    let mut seen = Seen::default();
+    let (mut numbers, mut reading) = read_pieces(text, PIECES, &mut seen, numbers, from);
     for _ in 0..8 {
         let at = reading.reach;
         if reading.open || text.get(at) != Some(&b';') {
@@ -143,10 +147,11 @@ fn read_body(text: &[u8], from: usize, numbers: Numbers) -> (Numbers, Reading<()
         }
         let Outcome::Full(_, used) = match_at("{s}", &text[at + 1..]) else { break };
         let rest = &text[at + 1 + used..];
-        let Some(label) = rest.iter().take(60).position(|b| matches!(b, b';' | b')')) else {
+        let label = rest.iter().take(40).take_while(|b| b.is_ascii_alphabetic()).count();
+        if label == 0 || !matches!(rest.get(label), Some(b';' | b')')) {
             break;
-        };
-        (numbers, reading) = read_pieces(text, PIECES, numbers, at + 1 + used + label);
+        }
+        (numbers, reading) = read_pieces(text, PIECES, &mut seen, numbers, at + 1 + used + label);
     }
     (numbers, reading)
 }
@@ -196,6 +201,24 @@ pub(in crate::oom) fn age(kind: Kind, caching: &Caching) -> Option<Age> {
         _ if m.reserved => range((1, 4), Some((2, 0))),
         _ => None,
     }
+}
+
+/// The range of releases, narrowed by the exception's name in front of the text.
+pub(in crate::oom) fn narrowed(age: Age, before: &[u8]) -> Age {
+    let bounds = if before.ends_with(b"torch.cuda.outofmemoryerror:") {
+        (TorchVersion::new(1, 13), Some(TorchVersion::new(2, 4)))
+    } else if before.ends_with(b"torch.outofmemoryerror:") {
+        (TorchVersion::new(2, 5), None)
+    } else {
+        return age;
+    };
+    let from = age.from.max(bounds.0);
+    let to = match (age.to, bounds.1) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    };
+    // A fork may print an old text under a new name; then the text tells nothing.
+    if to.is_some_and(|to| to < from) { age } else { Age { from, to } }
 }
 
 macro_rules! put {

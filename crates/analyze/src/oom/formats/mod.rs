@@ -22,10 +22,26 @@ fn is_filler(byte: u8) -> bool {
     matches!(byte, b'.' | b',' | b';' | b'(' | b')' | b'"' | b'\'' | b'#' | b'>' | b'\\' | b'!')
 }
 
-/// Reads pieces in any order, as long as one matches; the text behind them is not looked at.
+/// Which pieces of a message were read: each stands in it once, the list of processes excepted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen(u64);
+
+impl Seen {
+    /// Notes a piece by its index; false if it was there before.
+    fn first(&mut self, index: usize) -> bool {
+        let bit = 1_u64 << index.min(63);
+        let new = self.0 & bit == 0;
+        self.0 |= bit;
+        new
+    }
+}
+
+/// Reads pieces in any order, as long as one matches that was not read before; the text behind them is not looked
+/// at.
 pub(super) fn read_pieces(
     text: &[u8],
     pieces: &[Piece],
+    seen: &mut Seen,
     mut numbers: Numbers,
     from: usize,
 ) -> (Numbers, Reading<()>) {
@@ -34,10 +50,13 @@ pub(super) fn read_pieces(
         let start = at + text[at..].iter().take_while(|b| is_filler(**b)).count();
         let mut partial = false;
         let mut full = None;
-        for piece in pieces {
+        for (index, piece) in pieces.iter().enumerate() {
             match match_at(piece.pattern, &text[start..]) {
                 Outcome::Full(values, used) => {
-                    full = Some((piece, values, used));
+                    if piece.pattern.starts_with("process") || seen.first(index) {
+                        full = Some((piece, values, used));
+                    }
+                    partial = false;
                     break;
                 }
                 Outcome::Partial => partial = true,

@@ -14,19 +14,23 @@ pub(in crate::oom) const BUFFER_ANCHOR: &str = "invalidbuffersize:";
 pub(in crate::oom) fn read(text: &[u8]) -> Reading<Numbers> {
     let mut n = Numbers::default();
     let bracket = "mpsbackendoutofmemory(mpsallocated:{s},otherallocations:{s},maxallowed:{s}).";
-    let Some(at) = step(bracket, text, |v| {
-        store(&mut n.allocated, &mut n.impossible, "allocated", v.first());
-        store(&mut n.other, &mut n.impossible, "other", v.get(1));
-        store(&mut n.allowed, &mut n.impossible, "allowed", v.get(2));
-    }) else {
-        return Reading { value: n, reach: text.len(), open: true };
+    let at = match match_at(bracket, text) {
+        Outcome::Full(v, used) => {
+            store(&mut n.allocated, &mut n.impossible, "allocated", v.first());
+            store(&mut n.other, &mut n.impossible, "other", v.get(1));
+            store(&mut n.allowed, &mut n.impossible, "allowed", v.get(2));
+            used
+        }
+        Outcome::Partial => return Reading { value: n, reach: text.len(), open: true },
+        Outcome::No => return Reading { value: n, reach: 0, open: false },
     };
-    let before = n.clone();
-    match step("triedtoallocate{s}on", &text[at..], |v| {
-        store(&mut n.tried, &mut n.impossible, "tried", v.first());
-    }) {
-        Some(used) => Reading { value: n, reach: at + used, open: false },
-        None => Reading { value: before, reach: text.len(), open: true },
+    match match_at("triedtoallocate{s}", &text[at..]) {
+        Outcome::Full(v, used) => {
+            store(&mut n.tried, &mut n.impossible, "tried", v.first());
+            Reading { value: n, reach: at + used, open: false }
+        }
+        Outcome::Partial => Reading { value: n, reach: text.len(), open: true },
+        Outcome::No => Reading { value: n, reach: at, open: false },
     }
 }
 
@@ -39,21 +43,6 @@ pub(in crate::oom) fn read_buffer(text: &[u8]) -> Reading<Numbers> {
             Reading { value: n, reach: used, open: false }
         }
         Outcome::Partial => Reading { value: n, reach: text.len(), open: true },
-        Outcome::No => Reading { value: n, reach: BUFFER_ANCHOR.len(), open: false },
-    }
-}
-
-/// The length of the pattern at the beginning, its values handed on; nothing if it is not whole.
-fn step(
-    pattern: &str,
-    text: &[u8],
-    mut take: impl FnMut(&[crate::oom::pattern::Value]),
-) -> Option<usize> {
-    match match_at(pattern, text) {
-        Outcome::Full(values, used) => {
-            take(&values);
-            Some(used)
-        }
-        _ => None,
+        Outcome::No => Reading { value: n, reach: 0, open: false },
     }
 }

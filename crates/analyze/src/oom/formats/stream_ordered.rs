@@ -1,6 +1,6 @@
 //! The error of the `cudaMallocAsync` back end: a heading and labelled lines.
 
-use super::{Piece, device, read_pieces, store};
+use super::{Piece, Seen, device, read_pieces, store};
 use crate::oom::event::Numbers;
 use crate::oom::joiner::Reading;
 use crate::oom::pattern::{Outcome, match_at};
@@ -13,7 +13,7 @@ pub(in crate::oom) fn read(text: &[u8]) -> Reading<Option<Numbers>> {
     match match_at("allocationondevice{i}wouldexceedallowedmemory", text) {
         Outcome::Full(values, used) => {
             let numbers = Numbers { gpu: device(values.first()), ..Numbers::default() };
-            let (numbers, reading) = read_pieces(text, PIECES, numbers, used);
+            let (numbers, reading) = read_pieces(text, PIECES, &mut Seen::default(), numbers, used);
             Reading { value: Some(numbers), reach: reading.reach, open: reading.open }
         }
         Outcome::Partial => Reading { value: None, reach: text.len(), open: true },

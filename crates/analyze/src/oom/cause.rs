@@ -1,0 +1,131 @@
+//! The causes that are told apart.
+
+/// Why memory ran out (or why it looks as if it had).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Cause {
+    /// What is live and the request together do not fit.
+    TrueCapacity,
+    /// The single request is larger than the card.
+    RequestLargerThanCard,
+    /// A size that no tensor can have: a wrong shape or an overflow.
+    AbsurdRequest,
+    /// Enough memory is cached, but in pieces.
+    Fragmentation,
+    /// Enough is free inside the pools of CUDA graphs, where the request may not go.
+    PrivatePools,
+    /// Other processes hold the memory.
+    OtherProcess,
+    /// A limit below the card's size.
+    MemoryLimit,
+    /// More was allocated than the card has: the driver spilled into system memory, and that ran out.
+    SystemMemorySpill,
+    /// The driver refused although enough was free.
+    RefusedAlthoughFree,
+    /// The driver refuses single allocations of that size.
+    SingleAllocationLimit,
+    /// A library asked the driver while PyTorch or others held the memory.
+    OutsidePytorch,
+    /// Host memory.
+    HostMemory,
+    /// Pinned host memory.
+    PinnedMemory,
+    /// The system ended the process for lack of host memory.
+    ProcessKilled,
+    /// The limit of the MPS back end, reached by PyTorch's own tensors.
+    MpsLimit,
+    /// The limit of the MPS back end, reached by allocations outside PyTorch's allocator.
+    MpsOtherAllocations,
+    /// The budget of a serving engine.
+    EngineBudget,
+    /// An assertion or a missing text hides an out-of-memory error.
+    MaskedError,
+    /// Two settings contradict each other.
+    SettingsConflict,
+    /// No lack of memory at all.
+    NotOutOfMemory,
+    /// Another framework.
+    OtherFramework,
+    /// The text does not tell.
+    Unknown,
+}
+
+impl Cause {
+    /// The stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cause::TrueCapacity => "true_capacity",
+            Cause::RequestLargerThanCard => "request_larger_than_card",
+            Cause::AbsurdRequest => "absurd_request",
+            Cause::Fragmentation => "fragmentation",
+            Cause::PrivatePools => "private_pools",
+            Cause::OtherProcess => "other_process",
+            Cause::MemoryLimit => "memory_limit",
+            Cause::SystemMemorySpill => "system_memory_spill",
+            Cause::RefusedAlthoughFree => "refused_although_free",
+            Cause::SingleAllocationLimit => "single_allocation_limit",
+            Cause::OutsidePytorch => "outside_pytorch",
+            Cause::HostMemory => "host_memory",
+            Cause::PinnedMemory => "pinned_memory",
+            Cause::ProcessKilled => "process_killed",
+            Cause::MpsLimit => "mps_limit",
+            Cause::MpsOtherAllocations => "mps_other_allocations",
+            Cause::EngineBudget => "engine_budget",
+            Cause::MaskedError => "masked_error",
+            Cause::SettingsConflict => "settings_conflict",
+            Cause::NotOutOfMemory => "not_out_of_memory",
+            Cause::OtherFramework => "other_framework",
+            Cause::Unknown => "unknown",
+        }
+    }
+
+    /// One sentence for people, without full stop.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Cause::TrueCapacity => "the card is too small for what is live plus this request",
+            Cause::RequestLargerThanCard => "this one request is larger than the whole card",
+            Cause::AbsurdRequest => {
+                "the requested size is absurd: a wrong shape or an overflow, not a lack of memory"
+            }
+            Cause::Fragmentation => {
+                "fragmentation: enough memory is cached, but scattered in pieces that are too small"
+            }
+            Cause::PrivatePools => {
+                "the free memory lies in the private pools of CUDA graphs, which other requests may not use"
+            }
+            Cause::OtherProcess => "other processes hold most of the card",
+            Cause::MemoryLimit => "a limit on this process was reached, not the end of the card",
+            Cause::SystemMemorySpill => {
+                "more was allocated than the card has; the driver spilled into system memory until that ran out too"
+            }
+            Cause::RefusedAlthoughFree => {
+                "the driver refused although enough memory is reported free"
+            }
+            Cause::SingleAllocationLimit => "the driver refuses single allocations of this size",
+            Cause::OutsidePytorch => {
+                "a library found no memory left on the card, outside PyTorch's allocator"
+            }
+            Cause::HostMemory => "host memory (RAM) ran out, not the memory of a GPU",
+            Cause::PinnedMemory => {
+                "the thread that pins host memory failed; its own error text tells why"
+            }
+            Cause::ProcessKilled => {
+                "the operating system ended a process because host memory ran out"
+            }
+            Cause::MpsLimit => "PyTorch's own tensors reached the limit of the MPS back end",
+            Cause::MpsOtherAllocations => {
+                "memory outside PyTorch's allocator fills most of the limit of the MPS back end"
+            }
+            Cause::EngineBudget => "the serving engine's memory budget is larger than what is free",
+            Cause::MaskedError => "an out-of-memory error whose own text is missing here",
+            Cause::SettingsConflict => {
+                "two allocator settings contradict each other; memory did not run out"
+            }
+            Cause::NotOutOfMemory => "this is no lack of memory",
+            Cause::OtherFramework => {
+                "another framework in the same log ran out of memory, not PyTorch"
+            }
+            Cause::Unknown => "the text does not say enough to tell the cause",
+        }
+    }
+}

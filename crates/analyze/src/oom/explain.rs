@@ -1,0 +1,84 @@
+//! One explanation for each event of a log.
+
+use vramwise_types::TorchVersion;
+
+use super::account::Account;
+use super::advice::{Advice, advise};
+use super::cause::Cause;
+use super::diagnose::{Case, diagnose};
+use super::event::{Event, Kind};
+use super::joiner::Log;
+use super::knowledge::Fact;
+use super::scan::scan;
+use super::surroundings::{
+    FoundSettings, Phase, Surroundings, phase_before, retried_after, techniques_near,
+};
+
+/// What happened, why, and what to do.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The text as it was read.
+    pub event: Event,
+    /// The cause.
+    pub cause: Cause,
+    /// How sure that is, from 0 to 1.
+    pub confidence: f64,
+    /// The reasons, with their arithmetic.
+    pub why: Vec<String>,
+    /// Documented facts that the reasons lean on.
+    pub facts: Vec<Fact>,
+    /// What to do, in order of effect.
+    pub advice: Vec<Advice>,
+    /// What the program was doing, if the traceback tells.
+    pub phase: Option<Phase>,
+}
+
+/// A whole log.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct LogReport {
+    /// Every out-of-memory text, in order.
+    pub explanations: Vec<Explanation>,
+    /// Settings strings that the log sets or recommends, with what is doubtful about them.
+    pub settings: Vec<FoundSettings>,
+    /// PyTorch's version, if the log names it.
+    pub torch_version: Option<TorchVersion>,
+}
+
+impl LogReport {
+    /// The explanation that a reader most likely asks for: the first one with figures, else the first.
+    pub fn primary(&self) -> Option<&Explanation> {
+        let own = |e: &&Explanation| e.event.numbers.any() && e.event.kind != Kind::OtherFramework;
+        self.explanations.iter().find(own).or(self.explanations.first())
+    }
+}
+
+/// Reads a log and explains every out-of-memory text in it.
+pub fn explain_log(text: &str) -> LogReport {
+    let log = Log::new(text);
+    let events = scan(&log);
+    let mut around = Surroundings::of(&log, &events);
+    let oldest_text = events.iter().filter_map(|e| e.age).map(|a| a.to.unwrap_or(a.from)).max();
+    around.lint_settings(oldest_text);
+    let explanations = events.iter().map(|event| explain(&log, event, &around)).collect();
+    LogReport { explanations, torch_version: around.version, settings: around.settings }
+}
+
+fn explain(log: &Log<'_>, event: &Event, around: &Surroundings) -> Explanation {
+    let phase = phase_before(log, event.index);
+    let retried = retried_after(log, event.index);
+    let case = Case { event, account: Account::of(&event.numbers), phase, around, retried };
+    let found = diagnose(&case);
+    let oldest = around.version.or(event.age.map(|a| a.from));
+    let advice = advise(&case, &found, techniques_near(log, event.index), oldest);
+    Explanation {
+        event: event.clone(),
+        cause: found.cause,
+        confidence: found.confidence,
+        why: found.why.clone(),
+        facts: found.facts.clone(),
+        advice,
+        phase: phase.map(|(phase, _)| phase),
+    }
+}

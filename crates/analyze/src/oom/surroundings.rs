@@ -1,0 +1,446 @@
+//! What the rest of the log says: PyTorch's version, the settings in force, the platform, and what the program
+//! was doing when memory ran out.
+
+use std::collections::BTreeSet;
+
+use vramwise_model::settings::{self, Lint, VARIABLES};
+use vramwise_types::TorchVersion;
+
+use super::event::Event;
+use super::joiner::Log;
+use super::lines::{compact, tag};
+use super::pattern::find;
+
+/// A settings string found in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundSettings {
+    /// The variable or the call that sets it.
+    pub name: String,
+    /// The string.
+    pub text: String,
+    /// Line of the log, from 1.
+    pub line: usize,
+    /// The log sets it, rather than recommends it.
+    pub in_force: bool,
+    /// What is doubtful about the variable and the string.
+    pub lints: Vec<Lint>,
+}
+
+/// Everything about a log that is no event.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Surroundings {
+    pub(super) version: Option<TorchVersion>,
+    pub(super) settings: Vec<FoundSettings>,
+    pub(super) windows: bool,
+    pub(super) wsl: bool,
+    pub(super) vgpu: bool,
+    pub(super) engine: Option<&'static str>,
+    pub(super) data_parallel: bool,
+    /// Line on which the log sets the limit of the MPS back end, from 1.
+    pub(super) mps_ratio_line: Option<usize>,
+}
+
+impl Surroundings {
+    /// Looks through the whole log.
+    pub(super) fn of(log: &Log<'_>, events: &[Event]) -> Self {
+        // The hint at the end of an error is no setting, even where it is wrapped out of recognition.
+        let errors: BTreeSet<usize> =
+            events.iter().flat_map(|e| e.further.iter().copied()).collect();
+        let mut out = Self::default();
+        for (index, line) in log.lines.iter().enumerate() {
+            let text = line.text;
+            if out.version.is_none() {
+                out.version = version_in(text);
+            }
+            out.platform(text);
+            if errors.contains(&index) {
+                continue;
+            }
+            if out.mps_ratio_line.is_none() && sets_mps_ratio(text) {
+                out.mps_ratio_line = Some(line.number);
+            }
+            if text.contains("ALLOC_CONF")
+                || text.contains("llocatorSettings")
+                || text.contains("allocator_settings")
+            {
+                out.settings.extend(settings_in(text, line.number));
+            }
+        }
+        out
+    }
+
+    /// Adds what is to be said about the settings, now that the version is known as well as it will be.
+    pub(super) fn lint_settings(&mut self, fallback: Option<TorchVersion>) {
+        let oldest = TorchVersion::new(2, 0);
+        let version = self.version.or(fallback).unwrap_or(TorchVersion::REFERENCE).max(oldest);
+        for found in &mut self.settings {
+            found.lints = settings::lint_variable(&found.name, version).into_iter().collect();
+            found.lints.extend(settings::lint(&found.text, version));
+        }
+    }
+
+    /// Whether some settings string in force contains these words.
+    pub(super) fn in_force(&self, words: &str) -> Option<&FoundSettings> {
+        self.settings.iter().find(|s| s.in_force && s.text.replace(' ', "").contains(words))
+    }
+
+    fn platform(&mut self, text: &str) {
+        let has = |word: &str| text.contains(word);
+        self.wsl |= has("WSL2") || has("microsoft-standard") || has("/mnt/c/");
+        self.windows |= windows_path(text)
+            || has("win_amd64")
+            || has("WDDM")
+            || has("Windows-10")
+            || has("Windows 11");
+        self.vgpu |= has("vGPU") || has("GRID ") || has("MIG ") || has(" MIG-");
+        self.data_parallel |=
+            has("Caught RuntimeError in replica") || has("parallel/data_parallel.py");
+        if self.engine.is_none() {
+            let engines = [
+                ("vLLM", ["vllm", "VllmWorker", "EngineCore"]),
+                ("SGLang", ["sglang", "mem-fraction-static", "mem_fraction_static"]),
+                ("ComfyUI", ["ComfyUI", "comfy/", "comfy_extras"]),
+            ];
+            self.engine = engines
+                .iter()
+                .find(|(_, words)| words.iter().any(|w| has(w)))
+                .map(|(name, _)| *name);
+        }
+    }
+}
+
+/// Whether a line sets PYTORCH_MPS_HIGH_WATERMARK_RATIO; the error's own advice to use it does not.
+fn sets_mps_ratio(text: &str) -> bool {
+    let name = "PYTORCH_MPS_HIGH_WATERMARK_RATIO";
+    text.match_indices(name).any(|(at, _)| {
+        let advice = is_advice(&text[..at]) != Advice::No;
+        !advice && value_behind(&text[at + name.len()..]).is_some()
+    })
+}
+
+/// `C:\…` somewhere in the text.
+fn windows_path(text: &str) -> bool {
+    text.match_indices(":\\").any(|(at, _)| {
+        let before = text[..at].bytes().last();
+        let after = text[at + 2..].bytes().next();
+        before.is_some_and(|b| b.is_ascii_alphabetic())
+            && after.is_some_and(|b| b.is_ascii_alphanumeric() || b == b'\\')
+    })
+}
+
+/// The version of PyTorch that a line names: `torch==2.5.1+cu121`, `PyTorch version: 2.9.0`.
+fn version_in(text: &str) -> Option<TorchVersion> {
+    let lower = text.to_ascii_lowercase();
+    lower.match_indices("torch").find_map(|(at, _)| {
+        let before = lower[..at].bytes().last();
+        if before.is_some_and(|b| b.is_ascii_alphanumeric()) && !lower[..at].ends_with("py") {
+            return None;
+        }
+        let mut rest = &lower[at + "torch".len()..];
+        let separators =
+            |c: char| matches!(c, ' ' | '=' | ':' | '"' | '\'' | '_' | '-' | '.' | '|' | '(');
+        rest = rest.trim_start_matches(separators);
+        rest = rest.strip_prefix("version").unwrap_or(rest);
+        rest = rest.trim_start_matches(separators);
+        rest = rest.strip_prefix('v').unwrap_or(rest);
+        version_at(rest)
+    })
+}
+
+/// A plausible `major.minor` at the beginning of the text.
+fn version_at(text: &str) -> Option<TorchVersion> {
+    let (major, rest) = text.split_at(text.bytes().take_while(u8::is_ascii_digit).count());
+    let rest = rest.strip_prefix('.')?;
+    let minor = &rest[..rest.bytes().take_while(u8::is_ascii_digit).count()];
+    let version = TorchVersion::new(major.parse().ok()?, minor.parse().ok()?);
+    let plausible = version.major <= 3 && version.minor <= 40 && major.len() == 1;
+    // A size ("torch 2.00 GiB") has two decimals and a unit; a version goes on with a point or a plus.
+    let behind = &rest[minor.len()..];
+    let sized = behind.trim_start().to_ascii_lowercase();
+    let is_size = ["gib", "mib", "gb", "mb", "s", "x", "%"].iter().any(|u| sized.starts_with(u));
+    (plausible && !is_size).then_some(version)
+}
+
+/// Settings strings in a line, the ones that PyTorch's own hint recommends left out.
+fn settings_in(text: &str, line: usize) -> Vec<FoundSettings> {
+    let mut out = Vec::new();
+    let calls =
+        ["_set_allocator_settings", "_accelerator_setAllocatorSettings", "setAllocatorSettings"];
+    for name in VARIABLES.into_iter().chain(calls) {
+        for (at, _) in text.match_indices(name) {
+            let before = &text[..at];
+            let part_of_longer =
+                before.bytes().last().is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_');
+            if part_of_longer {
+                continue;
+            }
+            let Some(value) = value_behind(&text[at + name.len()..]) else { continue };
+            if !value.contains(|c: char| c.is_ascii_alphanumeric()) {
+                continue;
+            }
+            let advice = is_advice(before);
+            let behind = compact(&text[at..]);
+            if advice == Advice::Hint || find(&behind, "toavoidfragmentation", 0).is_some() {
+                continue;
+            }
+            out.push(FoundSettings {
+                name: name.to_owned(),
+                text: value,
+                line,
+                in_force: advice == Advice::No,
+                lints: Vec::new(),
+            });
+        }
+    }
+    out
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Advice {
+    /// PyTorch's own hint.
+    Hint,
+    /// Somebody recommends it.
+    Words,
+    No,
+}
+
+/// Whether the words in front of the variable recommend it.
+fn is_advice(before: &str) -> Advice {
+    let near = compact(before);
+    if near.ends_with(b"trysetting") {
+        return Advice::Hint;
+    }
+    let lower = before.trim_end().to_ascii_lowercase();
+    let words = [
+        "try",
+        "setting",
+        "consider",
+        "recommend",
+        "suggest",
+        "you can",
+        "please",
+        "should",
+        "may need to set",
+        "might help",
+        "use ",
+    ];
+    let lower = lower + " ";
+    let tail: String = lower.chars().rev().take(40).collect::<Vec<_>>().into_iter().rev().collect();
+    if words.iter().any(|w| tail.contains(w)) { Advice::Words } else { Advice::No }
+}
+
+/// The value behind a variable's name, in any of the usual notations.
+fn value_behind(text: &str) -> Option<String> {
+    let rest = text.trim_start_matches(['"', '\'', ']', '\\']).trim_start();
+    let mut rest = rest.strip_prefix(['=', ':', ',', '('])?.trim_start();
+    rest = rest.trim_start_matches(['\\', '(']);
+    if let Some(quote) = rest.chars().next().filter(|c| matches!(c, '"' | '\'')) {
+        let inner = &rest[1..];
+        let end = inner.find([quote, '\\']).unwrap_or(inner.len());
+        return Some(inner[..end].trim().to_owned());
+    }
+    let mut value = String::new();
+    let mut after_comma = false;
+    for ch in rest.chars() {
+        match ch {
+            '"' | '\'' | ';' | ')' | '}' | '`' | '\\' => break,
+            c if c.is_whitespace() && !after_comma => break,
+            _ => value.push(ch),
+        }
+        after_comma = ch == ',' || (after_comma && ch.is_whitespace());
+    }
+    let value = value.trim().trim_end_matches(['.', ',']).to_owned();
+    (!value.is_empty()).then_some(value)
+}
+
+/// What the program was doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The model was being loaded or moved to the device.
+    Loading,
+    /// The forward pass.
+    Forward,
+    /// The logits and the loss.
+    Loss,
+    /// The backward pass.
+    Backward,
+    /// The optimizer's step.
+    Optimizer,
+    /// Generation or serving.
+    Inference,
+}
+
+impl Phase {
+    /// In a sentence: "during …".
+    pub const fn words(self) -> &'static str {
+        match self {
+            Phase::Loading => "loading the model",
+            Phase::Forward => "the forward pass",
+            Phase::Loss => "computing the loss",
+            Phase::Backward => "the backward pass",
+            Phase::Optimizer => "the optimizer's step",
+            Phase::Inference => "inference",
+        }
+    }
+}
+
+/// Frames and words that tell the phase; the innermost frame stands last in a traceback, so the nearest line
+/// above the error wins.
+const PHASE_WORDS: &[(&str, Phase)] = &[
+    ("_foreach_", Phase::Optimizer),
+    ("exp_avg", Phase::Optimizer),
+    ("optimizer.step", Phase::Optimizer),
+    ("torch/optim/", Phase::Optimizer),
+    ("label_smoothing", Phase::Loss),
+    ("cross_entropy", Phase::Loss),
+    ("logits", Phase::Loss),
+    ("log_softmax", Phase::Loss),
+    ("loss.backward", Phase::Backward),
+    ("autograd/__init__", Phase::Backward),
+    ("_engine_run_backward", Phase::Backward),
+    (".backward(", Phase::Backward),
+    ("load_state_dict", Phase::Loading),
+    ("t.cuda(device", Phase::Loading),
+    ("from_pretrained", Phase::Loading),
+    ("convert(t)", Phase::Loading),
+    (".to(device", Phase::Loading),
+    ("load_weights", Phase::Loading),
+    ("generate(", Phase::Inference),
+    ("past_key_value", Phase::Inference),
+    ("scaled_dot_product", Phase::Forward),
+    ("in forward", Phase::Forward),
+    ("self.forward", Phase::Forward),
+    ("_call_impl", Phase::Forward),
+];
+
+/// Lines above an error that belong to its traceback.
+const TRACEBACK: usize = 60;
+
+/// What the lines in front of an event (by index) say of the phase, with the word that said it.
+pub(super) fn phase_before(log: &Log<'_>, index: usize) -> Option<(Phase, &'static str)> {
+    let own = tag(log.lines.get(index)?.text).0;
+    for i in (index.saturating_sub(TRACEBACK)..index).rev() {
+        let (other, body) = tag(log.lines[i].text);
+        if other != own {
+            continue;
+        }
+        if body.starts_with("Traceback") {
+            return None;
+        }
+        if let Some((word, phase)) = PHASE_WORDS.iter().find(|(word, _)| body.contains(word)) {
+            return Some((*phase, word));
+        }
+    }
+    None
+}
+
+/// Whether the lines behind an event say that another exception came while it was handled.
+pub(super) fn retried_after(log: &Log<'_>, index: usize) -> bool {
+    let behind = log.lines.iter().skip(index + 1).take(40);
+    behind
+        .take_while(|l| !l.text.contains("Traceback"))
+        .any(|l| l.text.contains("During handling of the above exception"))
+}
+
+/// Techniques that save memory and that the lines around an event show at work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Techniques {
+    pub(super) checkpointing: bool,
+    pub(super) autocast: bool,
+    pub(super) sharding: bool,
+    pub(super) small_optimizer: bool,
+    pub(super) quantised: bool,
+    pub(super) batch_of_one: bool,
+}
+
+/// Looks at the lines around an event.
+pub(super) fn techniques_near(log: &Log<'_>, index: usize) -> Techniques {
+    let from = index.saturating_sub(400);
+    let to = (index + 40).min(log.lines.len());
+    let mut out = Techniques::default();
+    for line in &log.lines[from..to] {
+        let text = compact(line.text);
+        let has = |word: &str| find(&text, word, 0).is_some();
+        out.checkpointing |= has("utils/checkpoint.py")
+            || has("utils\\checkpoint.py")
+            || has("gradient_checkpointing=true");
+        out.autocast |= has("autocast_mode") || has("bf16=true") || has("fp16=true");
+        out.sharding |= has("fully_sharded") || has("fsdp") || has("deepspeed/");
+        out.small_optimizer |=
+            has("adamw8bit") || has("adamw_8bit") || has("adamw_bnb_8bit") || has("adafactor");
+        out.quantised |= has("load_in_4bit") || has("load_in_8bit") || has("bitsandbytes");
+        out.batch_of_one |= batch_size(&text) == Some(1);
+    }
+    out
+}
+
+/// The batch size that compact text names.
+fn batch_size(text: &[u8]) -> Option<u64> {
+    let at = find(text, "batch_size", 0).or_else(|| find(text, "batchsize", 0))?;
+    let rest = &text[at..];
+    let digits_at =
+        rest.iter().position(u8::is_ascii_digit).filter(|p| *p <= "batch_size".len() + 3)?;
+    let (value, _) = super::amount::integer(&rest[digits_at..])?;
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_in_every_notation() {
+        for (text, version) in [
+            ("torch==2.5.1+cu121", Some((2, 5))),
+            ("PyTorch version: 2.9.0+cu130", Some((2, 9))),
+            ("- PyTorch 1.13.1", Some((1, 13))),
+            ("'torch': '2.1.2'", Some((2, 1))),
+            ("torch.__version__ 2.10.0", Some((2, 10))),
+            ("torchvision 0.15.2", None),
+            ("/pytorch-0.1.12/torch/lib", Some((0, 1))),
+            ("pytorch_1595629403081/work", None),
+            ("allocated by PyTorch 2.00 GiB", None),
+            ("torch 2", None),
+        ] {
+            assert_eq!(version_in(text), version.map(|(a, b)| TorchVersion::new(a, b)), "{text}");
+        }
+    }
+
+    fn found(text: &str) -> Vec<(String, bool)> {
+        settings_in(text, 1).into_iter().map(|s| (s.text, s.in_force)).collect()
+    }
+
+    #[test]
+    fn settings_are_found_where_they_are_set() {
+        let set = |v: &str| vec![(v.to_owned(), true)];
+        assert_eq!(
+            found("export PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128"),
+            set("max_split_size_mb:128")
+        );
+        assert_eq!(
+            found("os.environ[\"PYTORCH_CUDA_ALLOC_CONF\"] = \"expandable_segments:True\""),
+            set("expandable_segments:True")
+        );
+        assert_eq!(found("{'PYTORCH_CUDA_ALLOC_CONF': 'a:1, b:2', 'X': 1}"), set("a:1, b:2"));
+        assert_eq!(found("PYTORCH_ALLOC_CONF: a:1, b:2 next"), set("a:1, b:2"));
+        assert_eq!(found("torch.cuda.memory._set_allocator_settings('a:1')"), set("a:1"));
+    }
+
+    #[test]
+    fn hints_and_warnings_set_nothing() {
+        assert_eq!(
+            found("is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid"),
+            []
+        );
+        assert_eq!(
+            found("See documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF"),
+            []
+        );
+        assert_eq!(
+            found("PYTORCH_CUDA_ALLOC_CONF is deprecated, use PYTORCH_ALLOC_CONF instead"),
+            []
+        );
+        let advised = found("you can set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+        assert_eq!(advised, [("expandable_segments:True".to_owned(), false)]);
+    }
+}
