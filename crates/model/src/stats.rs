@@ -50,15 +50,16 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Adds a signed change: a positive one counts as allocated, a negative one as freed.
+    /// Adds a signed change: a positive one counts as allocated, a negative one as freed. The sums of
+    /// an absurd recording wrap around, as 64-bit counters do.
     #[inline]
     pub(crate) fn change(&mut self, by: i64) {
-        self.current += by;
+        self.current = self.current.wrapping_add(by);
         if by >= 0 {
             self.peak = self.peak.max(self.current);
-            self.allocated += by;
+            self.allocated = self.allocated.wrapping_add(by);
         } else {
-            self.freed -= by;
+            self.freed = self.freed.wrapping_sub(by);
         }
     }
 

@@ -92,6 +92,7 @@ impl<D: Device> Allocator<D> {
         let granule = self.reservations[self.blocks[id].reservation as usize].granule;
         let bytes = want.next_multiple_of(granule).min(self.blocks[id].size);
         let Block { addr, stream, half, .. } = self.blocks[id];
+        let reserved = self.reserved.checked_add(bytes)?;
         if !self.device.map(addr, bytes) {
             return None;
         }
@@ -120,7 +121,7 @@ impl<D: Device> Allocator<D> {
         let next = self.blocks[id].next;
         self.absorb(id, next);
         self.insert_free(id);
-        self.reserved += bytes;
+        self.reserved = reserved;
         self.stats.change(Family::ReservedBytes, half.is_multiple_of(2), signed(bytes));
         self.stats.num_device_alloc += 1;
         history.record(Entry { action: Action::SegmentMap, addr, size: bytes, stream });

@@ -238,7 +238,9 @@ impl<D: Device> Allocator<D> {
     /// §4.3: asks the device.
     fn alloc_block(&mut self, request: &Request, history: &mut impl Recorder) -> Option<u32> {
         let seg = request.segment;
-        if self.limit.is_some_and(|limit| self.reserved.saturating_add(seg) > limit) {
+        // A sum beyond 64 bits, which only an absurd recording can want, is out of memory.
+        let reserved = self.reserved.checked_add(seg)?;
+        if self.limit.is_some_and(|limit| reserved > limit) {
             return None;
         }
         let pool = request.pool().0 as usize;
@@ -249,7 +251,7 @@ impl<D: Device> Allocator<D> {
         }
         let addr = self.device.malloc(seg)?;
         self.pools[pool].segments += 1;
-        self.reserved += seg;
+        self.reserved = reserved;
         let small = request.small();
         self.stats.change(Family::Segment, small, 1);
         self.stats.change(Family::ReservedBytes, small, signed(seg));

@@ -5,6 +5,7 @@
 mod differential;
 mod exhaustive;
 mod expandable_examples;
+mod hostile;
 mod laws;
 mod limit_examples;
 mod lookup;
