@@ -135,6 +135,12 @@ FILES["fine-shared-stacks.pickle"] = (
 # Unusual, and right: an entry that gets another key after it was complete.
 FILES["fine-changed-after-use.pickle"] = (
     P4 + b"}(" + text("segments") + b"]" + text("device_traces") + b"](](" + event() + b"(" + text("color") + b"Nu" + b"eeu.")
+# A block that lies in its own list of frames: a reader that follows it never ends.
+block_in_itself = (
+    b"}\x94(" + text("address") + integer(0x7F0000000000) + text("size") + integer(2 << 20) + text("requested_size") + b"K\0"
+    + text("state") + text("inactive") + text("frames") + b"](h\x00eu")
+FILES["fine-block-in-itself.pickle"] = (
+    P4 + b"}(" + text("segments") + b"](" + segment(blocks=b"](" + block_in_itself + b"e") + b"e" + text("device_traces") + b"]u.")
 FILES["bomb-devices.pickle"] = P4 + dictionary(segments=array(), device_traces=array(*[b"]"] * 100_000)) + STOP
 FILES["bomb-device-number.pickle"] = snapshot([], [segment(device=integer(2**31 - 1))])
 FILES["bomb-json-depth.json"] = b'{"segments":' + b"[" * 100_000

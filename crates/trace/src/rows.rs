@@ -99,8 +99,11 @@ impl Rows {
         true
     }
 
-    /// The row of an object, entering it now if it stayed in the pickle's tables.
-    pub(crate) fn row(&mut self, value: Value, tables: &Tables) -> Option<(Kind, u32)> {
+    /// The row of an object of that kind, entering it now if it stayed in the pickle's tables.
+    ///
+    /// An object of another kind is not entered: frames lie in blocks and blocks in segments, so that
+    /// this goes three levels deep, however deep a file nests.
+    pub(crate) fn row_of(&mut self, kind: Kind, value: Value, tables: &Tables) -> Option<u32> {
         let external = match (value.as_external(), value.container_id()) {
             (Some(external), _) => external,
             (None, Some(container)) => match self.out.converted.get(&container) {
@@ -109,6 +112,9 @@ impl Rows {
                     let View::Dict(items) = tables.view(value) else {
                         return None;
                     };
+                    if self.layouts.find(items, tables)?.kind != kind {
+                        return None;
+                    }
                     let external = self.dict(items, tables)?;
                     self.out.converted.insert(container, external);
                     external
@@ -116,12 +122,7 @@ impl Rows {
             },
             _ => return None,
         };
-        Some((Kind::from_number(external.kind)?, external.id))
-    }
-
-    /// The row, if it is of that kind.
-    pub(crate) fn row_of(&mut self, kind: Kind, value: Value, tables: &Tables) -> Option<u32> {
-        self.row(value, tables).filter(|(k, _)| *k == kind).map(|(_, id)| id)
+        (external.kind == kind as u8).then_some(external.id)
     }
 
     fn segment(&mut self, fields: &[(Key, Value)], tables: &Tables) -> Option<u32> {
