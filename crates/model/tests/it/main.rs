@@ -11,6 +11,7 @@ mod limit_examples;
 mod lookup;
 mod ordinary_examples;
 mod pool_examples;
+mod replay_hooks;
 mod restore;
 mod runtime_changes;
 mod sizes;

@@ -96,13 +96,15 @@ pub struct Generator {
     /// Blocks that this phase wants alive.
     wanted: u64,
     left_in_phase: u64,
+    /// Sizes asked for lately.
+    recent: [u64; 8],
 }
 
 impl Generator {
     /// Operations from a seed for a card of `total` bytes.
     pub fn new(mut rng: Rng, traits: Traits, total: u64) -> Self {
         let largest = total / *rng.pick(&[2, 4, 16]);
-        Self { rng, traits, largest, wanted: 0, left_in_phase: 0 }
+        Self { rng, traits, largest, wanted: 0, left_in_phase: 0, recent: [0; 8] }
     }
 
     /// The next operation, given how many blocks are alive.
@@ -158,18 +160,32 @@ impl Generator {
     }
 
     fn size(&mut self) -> u64 {
+        let size = self.fresh_size();
+        let at = self.rng.index(self.recent.len());
+        self.recent[at] = size;
+        size
+    }
+
+    fn fresh_size(&mut self) -> u64 {
         let largest = self.largest;
         let rng = &mut self.rng;
         match rng.below(20) {
-            0..4 => random_edge(rng),
-            4..9 => 1 + rng.below(2 * MIB),
-            9..12 => 512 * rng.below(4096),
+            0..3 => random_edge(rng),
+            3..6 => near(*rng.pick(&self.recent), rng),
+            6..10 => 1 + rng.below(2 * MIB),
+            10..12 => 512 * rng.below(4096),
             12..16 => MIB + rng.below(20 * MIB),
             16..18 => MIB * (1 + rng.below(largest / MIB + 1)),
             18 => 1 + rng.below(largest),
             _ => 1 << rng.below(30),
         }
     }
+}
+
+/// The same size again, or one that differs by as much as a rule compares with.
+fn near(size: u64, rng: &mut Rng) -> u64 {
+    let by = *rng.pick(&[0, 0, 512, MIB, 2 * MIB, 20 * MIB, 25 * MIB]);
+    if rng.one_in(3) { size.saturating_add(by) } else { size.saturating_sub(by) }
 }
 
 /// A size at or next to one of the thresholds of the rules.
