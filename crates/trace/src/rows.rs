@@ -28,7 +28,47 @@ pub(crate) struct Rows {
 impl Sink for Rows {
     #[inline]
     fn dict(&mut self, items: &[Value], tables: &Tables) -> Option<External> {
+        self.enter(None, items, tables)
+    }
+
+    fn list(&mut self, items: &[Value], _: &Tables) -> Option<External> {
+        let first = items.first()?.as_external()?;
+        if first.kind == Kind::Event as u8 {
+            let id = u32::try_from(self.out.event_lists.len()).ok()?;
+            self.out.event_lists.push(RowList::default());
+            let list = External { kind: Kind::Events as u8, id };
+            return self.extend(list, items).then_some(list);
+        }
+        if first.kind != Kind::Frame as u8 || items.len() >= BATCH {
+            return None;
+        }
+        self.out.scratch.clear();
+        for item in items {
+            let frame = item.as_external().filter(|e| e.kind == first.kind)?;
+            self.out.scratch.push(FrameId(frame.id));
+        }
+        let id = self.out.stacks.intern_stack(&self.out.scratch).0;
+        Some(External { kind: Kind::Stack as u8, id })
+    }
+
+    fn append(&mut self, list: External, items: &[Value], _: &Tables) -> bool {
+        list.kind == Kind::Events as u8 && self.extend(list, items)
+    }
+}
+
+impl Rows {
+    /// Enters a dictionary, if it is of the wanted kind.
+    #[inline]
+    fn enter(
+        &mut self,
+        wanted: Option<Kind>,
+        items: &[Value],
+        tables: &Tables,
+    ) -> Option<External> {
         let layout = self.layouts.find(items, tables)?;
+        if wanted.is_some_and(|kind| kind != layout.kind) {
+            return None;
+        }
         let (pairs, _) = items.as_chunks::<2>();
         let fields = pairs.iter().zip(&layout.fields).map(|([_, value], key)| (*key, *value));
         let kind = layout.kind;
@@ -60,32 +100,6 @@ impl Sink for Rows {
         Some(External { kind: kind as u8, id })
     }
 
-    fn list(&mut self, items: &[Value], _: &Tables) -> Option<External> {
-        let first = items.first()?.as_external()?;
-        if first.kind == Kind::Event as u8 {
-            let id = u32::try_from(self.out.event_lists.len()).ok()?;
-            self.out.event_lists.push(RowList::default());
-            let list = External { kind: Kind::Events as u8, id };
-            return self.extend(list, items).then_some(list);
-        }
-        if first.kind != Kind::Frame as u8 || items.len() >= BATCH {
-            return None;
-        }
-        self.out.scratch.clear();
-        for item in items {
-            let frame = item.as_external().filter(|e| e.kind == first.kind)?;
-            self.out.scratch.push(FrameId(frame.id));
-        }
-        let id = self.out.stacks.intern_stack(&self.out.scratch).0;
-        Some(External { kind: Kind::Stack as u8, id })
-    }
-
-    fn append(&mut self, list: External, items: &[Value], _: &Tables) -> bool {
-        list.kind == Kind::Events as u8 && self.extend(list, items)
-    }
-}
-
-impl Rows {
     /// Adds events to a list of events; `false` where an item is something else.
     fn extend(&mut self, list: External, items: &[Value]) -> bool {
         let is_event = |v: &Value| v.as_external().filter(|e| e.kind == Kind::Event as u8);
@@ -112,10 +126,7 @@ impl Rows {
                     let View::Dict(items) = tables.view(value) else {
                         return None;
                     };
-                    if self.layouts.find(items, tables)?.kind != kind {
-                        return None;
-                    }
-                    let external = self.dict(items, tables)?;
+                    let external = self.enter(Some(kind), items, tables)?;
                     self.out.converted.insert(container, external);
                     external
                 }
