@@ -15,6 +15,9 @@ use crate::snapshot::{Snapshot, Warning};
 use crate::sniff::{self, Content, Packing};
 use crate::unpack::Unpacked;
 
+/// What some editors write before text in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// How to read.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
@@ -108,6 +111,11 @@ fn read_plain(
 ) -> Result<Snapshot, ReadError> {
     match sniff::content(head)? {
         Content::Pickle => read_pickle(stream, options, compact),
+        Content::Json if head.starts_with(BYTE_ORDER_MARK) => {
+            let mut stream = stream;
+            stream.read_exact(&mut [0; 3])?;
+            read_json(stream, options)
+        }
         Content::Json => read_json(stream, options),
         Content::Html => {
             let mut page = Vec::new();
