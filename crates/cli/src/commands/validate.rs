@@ -1,12 +1,17 @@
 //! `vramwise validate FILE`.
 
+mod json;
+mod text;
+
 use std::path::PathBuf;
 
 use clap::ValueHint;
+use vramwise_trace::{Description, DeviceDescription, Replayable, describe};
 
 use crate::Status;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::input;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,5 +33,29 @@ pub(crate) struct Args {
 /// Reads the file and reports.
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     context.protect([&args.file])?;
-    Err(Failure::new("this build cannot read snapshots yet"))
+    let snapshot = input::read(&args.file)?;
+    let mut description = describe(&snapshot);
+    if let Some(number) = context.global.device {
+        keep_device(&mut description, number, args)?;
+    }
+    let file = input::shown(&args.file);
+    if context.global.json {
+        context.report_json(&json::Report::new(&file, &description))?;
+    } else {
+        context.report(&text::render(&file, &description, context))?;
+    }
+    let replayable = |d: &DeviceDescription| !matches!(d.replayable, Replayable::No(_));
+    let any = description.devices.iter().any(replayable);
+    Ok(if any { Status::Fine } else { Status::Finding })
+}
+
+/// Drops the other devices.
+fn keep_device(description: &mut Description, number: u32, args: &Args) -> Result<(), Failure> {
+    let count = description.devices.len();
+    description.devices.retain(|d| d.device == number as usize);
+    if description.devices.is_empty() {
+        let what = format!("there is no device {number}: the file has {count}");
+        return Err(Failure::new(what).at(input::shown(&args.file)));
+    }
+    Ok(())
 }
