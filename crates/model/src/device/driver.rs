@@ -12,20 +12,13 @@ const TOP: u64 = 0x7f80_0000_0000;
 
 #[derive(Clone, Debug)]
 struct Chunk {
+    id: u64,
     start: u64,
     end: u64,
     /// Free ranges (start, end), ascending, never touching.
     free: Vec<(u64, u64)>,
     /// A chunk that began in the middle of something unknown never goes back.
     pinned: bool,
-}
-
-impl Chunk {
-    /// Nothing between `start` and `end` is free any more.
-    fn cut(&mut self, start: u64, end: u64) {
-        let outside = |&(s, e): &(u64, u64)| [(s, e.min(start)), (s.max(end), e)];
-        self.free = self.free.iter().flat_map(outside).filter(|(s, e)| s < e).collect();
-    }
 }
 
 /// The driver's address model; see the module's description.
@@ -37,6 +30,9 @@ pub struct DriverPlacement {
     gaps: BTreeMap<u64, u64>,
     /// Everything below is open.
     cursor: u64,
+    /// Live segments: start → (end, chunk that it was taken from).
+    live: BTreeMap<u64, (u64, u64)>,
+    next_id: u64,
     adopted_any: bool,
     reservations: Reservations,
 }
@@ -47,6 +43,8 @@ impl Default for DriverPlacement {
             chunks: Vec::new(),
             gaps: BTreeMap::new(),
             cursor: TOP,
+            live: BTreeMap::new(),
+            next_id: 0,
             adopted_any: false,
             reservations: Reservations::default(),
         }
@@ -63,19 +61,14 @@ impl DriverPlacement {
                 let (s, e) = chunk.free[i];
                 let rest = [(s, addr), (end, e)];
                 chunk.free.splice(i..=i, rest.into_iter().filter(|(s, e)| s < e));
+                self.live.insert(addr, (end, chunk.id));
                 return;
             }
         }
-        for chunk in &mut self.chunks {
-            chunk.cut(addr, end);
-        }
         let aligned = addr.is_multiple_of(CHUNK);
         let (start, stop) = (addr - addr % CHUNK, end.next_multiple_of(CHUNK));
-        // Two recorded addresses can lie in one 32 MiB range in an order that the rules above do not
-        // explain; then nothing behind the second is known to be free.
-        let shared = self.chunks.iter().any(|c| c.start < stop && start < c.end);
-        let free = if end < stop && !shared { vec![(end, stop)] } else { Vec::new() };
-        self.chunks.push(Chunk { start, end: stop, free, pinned: !aligned || shared });
+        let free = if end < stop { vec![(end, stop)] } else { Vec::new() };
+        self.add_chunk(Chunk { id: 0, start, end: stop, free, pinned: !aligned }, (addr, end));
         self.cut_gaps(start, stop);
         if first || (aligned && start < self.cursor) {
             self.cursor = start;
@@ -96,19 +89,34 @@ impl DriverPlacement {
         }
     }
 
+    fn add_chunk(&mut self, chunk: Chunk, (start, end): (u64, u64)) {
+        self.next_id += 1;
+        self.live.insert(start, (end, self.next_id));
+        self.chunks.push(Chunk { id: self.next_id, ..chunk });
+    }
+
+    /// Whether no live segment lies in the range. What the rules call free can be taken: a recorded
+    /// segment may reach over the end of its chunk into the next 32 MiB.
+    fn is_clear(&self, start: u64, end: u64) -> bool {
+        self.live.range(..end).next_back().is_none_or(|(_, (live_end, _))| *live_end <= start)
+    }
+
     /// From the newest chunk that has room: its smallest sufficient range, lowest among equals.
     fn take_from_chunks(&mut self, size: u64) -> Option<u64> {
-        for chunk in self.chunks.iter_mut().rev() {
+        for at in (0..self.chunks.len()).rev() {
+            let chunk = &self.chunks[at];
             let best = (chunk.free.iter().enumerate())
-                .filter(|(_, (s, e))| e - s >= size)
+                .filter(|(_, (s, e))| e - s >= size && self.is_clear(*s, s + size))
                 .min_by_key(|(_, (s, e))| (e - s, *s))
                 .map(|(i, range)| (i, *range));
             if let Some((i, (start, end))) = best {
+                let chunk = &mut self.chunks[at];
                 if end - start == size {
                     chunk.free.remove(i);
                 } else {
                     chunk.free[i].0 = start + size;
                 }
+                self.live.insert(start, (start + size, chunk.id));
                 return Some(start);
             }
         }
@@ -117,7 +125,8 @@ impl DriverPlacement {
 
     /// Start of a new chunk of `size` bytes.
     fn new_chunk(&mut self, size: u64) -> u64 {
-        let gap = self.gaps.iter().rev().find(|&(s, e)| e - s >= size + CHUNK);
+        let roomy = |&(s, e): &(&u64, &u64)| e - s >= size + CHUNK && self.is_clear(e - size, *e);
+        let gap = self.gaps.iter().rev().find(roomy);
         if let Some((&start, &end)) = gap {
             let at = end - size;
             if at == start {
@@ -132,15 +141,10 @@ impl DriverPlacement {
         }
         loop {
             let start = self.cursor.saturating_sub(size);
-            // An unaligned recorded chunk may stand below the cursor: step over it.
-            let blocking = self
-                .chunks
-                .iter()
-                .filter(|c| c.start < self.cursor && c.end > start)
-                .map(|c| c.start);
-            match blocking.min() {
-                Some(below) => self.cursor = below,
-                None => {
+            // A recorded segment may stand below the cursor: step over it.
+            match self.live.range(..self.cursor).next_back() {
+                Some((below, (end, _))) if *end > start => self.cursor = below - below % CHUNK,
+                _ => {
                     self.cursor = start;
                     return start;
                 }
@@ -172,12 +176,13 @@ impl Placement for DriverPlacement {
         let start = self.new_chunk(length);
         let end = start + length;
         let free = if size < length { vec![(start + size, end)] } else { Vec::new() };
-        self.chunks.push(Chunk { start, end, free, pinned: false });
+        self.add_chunk(Chunk { id: 0, start, end, free, pinned: false }, (start, start + size));
         start
     }
 
     fn release(&mut self, addr: u64, size: u64) {
-        let Some(at) = self.chunks.iter().rposition(|c| c.start <= addr && addr < c.end) else {
+        let Some((_, owner)) = self.live.remove(&addr) else { return };
+        let Some(at) = self.chunks.iter().position(|c| c.id == owner) else {
             return;
         };
         let chunk = &mut self.chunks[at];
