@@ -42,6 +42,12 @@ impl Failure {
         Self::new(format!("cannot {doing} {}: {error}", path.display()))
     }
 
+    /// What it is about, put before the sentence: `a.pickle: the file ends early`.
+    pub(crate) fn about(mut self, subject: impl std::fmt::Display) -> Self {
+        self.what = format!("{subject}: {}", self.what);
+        self
+    }
+
     /// Where it happened: a file, an event, a byte.
     pub(crate) fn at(mut self, place: impl Into<String>) -> Self {
         self.place = Some(place.into());

@@ -17,7 +17,7 @@ pub(crate) fn read(path: &Path) -> Result<Snapshot, Failure> {
     } else {
         vramwise_trace::read_path(path, &options)
     };
-    read.map_err(|error| Failure::from_error(&error).at(shown(path)))
+    read.map_err(|error| Failure::from_error(&error).about(shown(path)))
 }
 
 /// How a path is shown.

@@ -6,3 +6,4 @@
 mod help;
 mod room;
 mod streams;
+mod validate;

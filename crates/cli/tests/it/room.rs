@@ -57,3 +57,8 @@ pub(crate) fn vramwise(args: &[&str]) -> Command {
     command.args(args).env_remove("NO_COLOR").env("COLUMNS", "100");
     command
 }
+
+/// The root of the repository, where `testdata` lies.
+pub(crate) fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
