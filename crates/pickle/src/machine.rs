@@ -15,6 +15,9 @@ use crate::value::{Tag, Value};
 /// receive more, so it is never handed to a sink.
 const BATCH: usize = 1000;
 
+/// Items that a literal may have to be read in one go; fewer than [`BATCH`].
+const ITEMS: usize = 256;
+
 /// Bytes that are looked at together: the longest of the common instructions and some more.
 const HEAD: usize = 12;
 
@@ -75,6 +78,8 @@ pub(crate) struct Machine<'s, S> {
     fence: usize,
     memo: Memo,
     short: ShortStrings,
+    /// Items of the literal at hand.
+    items: Box<[Value; ITEMS]>,
 }
 
 impl<'s, S: Sink> Machine<'s, S> {
@@ -89,6 +94,7 @@ impl<'s, S: Sink> Machine<'s, S> {
             fence: 0,
             memo: Memo::default(),
             short: ShortStrings::default(),
+            items: Box::new([Value::NONE; ITEMS]),
         }
     }
 
@@ -133,8 +139,9 @@ impl<'s, S: Sink> Machine<'s, S> {
             return Err(Halt::More(1));
         };
         if let Some(head) = w[pos..].first_chunk()
-            && let Some(n) = self.quick(head)
+            && let Some((value, n)) = self.quick(head)
         {
+            self.push(value)?;
             return Ok(pos + n);
         }
         match op {
@@ -217,10 +224,11 @@ impl<'s, S: Sink> Machine<'s, S> {
         }
     }
 
-    /// Carries out the commonest instructions in their commonest forms, given some bytes from it on;
-    /// the answer is its length. `None` for everything else, which [`Self::step`] does.
+    /// The value that the instruction at the start of `head` pushes, and its length, for the commonest
+    /// instructions in their commonest forms. `None` for everything else, which [`Self::step`] does.
+    /// The value is never a container.
     #[inline(always)]
-    fn quick(&mut self, head: &[u8; HEAD]) -> Option<usize> {
+    fn quick(&self, head: &[u8; HEAD]) -> Option<(Value, usize)> {
         let (value, n) = match head[0] {
             ops::BINGET => (self.memo.get_plain(head[1].into())?, 2),
             ops::LONG_BINGET => {
@@ -246,23 +254,9 @@ impl<'s, S: Sink> Machine<'s, S> {
                 let word = word_at(head, 2) & LOW_BYTES.get(n)?;
                 (self.short.find(word, n)?, 2 + n)
             }
-            ops::MEMOIZE => {
-                let top = *self.stack.last()?;
-                if self.stack.len() <= self.fence || top.is_container() {
-                    return None;
-                }
-                let index = self.memo.count();
-                self.room_in_memo().ok()?;
-                self.memo.put(index, top);
-                return Some(1);
-            }
             _ => return None,
         };
-        if self.stack.len() == self.stack.capacity() {
-            return None;
-        }
-        self.stack.push(value);
-        Some(n)
+        Some((value, n))
     }
 
     /// Carries out `EMPTY_DICT` or `EMPTY_LIST`, and with it as much as possible of a whole literal:
@@ -279,9 +273,6 @@ impl<'s, S: Sink> Machine<'s, S> {
                 return Ok(pos + 1);
             }
         };
-        self.push(Value::NONE)?;
-        let start = self.stack.len();
-        let fence = std::mem::replace(&mut self.fence, start);
         let memo = match memoized {
             true => {
                 let index = self.memo.count();
@@ -291,50 +282,53 @@ impl<'s, S: Sink> Machine<'s, S> {
             }
             false => Slot::NO_MEMO,
         };
+        let end = if tag == Tag::Dict { ops::SETITEMS } else { ops::APPENDS };
+        let mut n = 0;
         // Whatever cannot be done here is left to the ordinary way, which also reports the faults.
         while let Some(head) = w[pos..].first_chunk() {
-            if let Some(n) = self.quick(head) {
-                pos += n;
-                continue;
-            }
-            let end = if tag == Tag::Dict { ops::SETITEMS } else { ops::APPENDS };
-            if head[0] == end && self.literal_taken(tag, start, memo) {
-                self.fence = fence;
+            if let Some((value, length)) = self.quick(head) {
+                let Some(place) = self.items.get_mut(n) else { break };
+                *place = value;
+                n += 1;
+                pos += length;
+            } else if head[0] == ops::MEMOIZE && n > 0 && self.room_in_memo().is_ok() {
+                self.memo.put(self.memo.count(), self.items[n - 1]);
+                pos += 1;
+            } else if head[0] == end {
+                let Some(external) = self.taken_over(tag, n) else { break };
+                if memo != Slot::NO_MEMO {
+                    self.memo.replace(memo, Value::ABSENT, external);
+                }
+                self.push(external)?;
                 return Ok(pos + 1);
+            } else {
+                break;
             }
-            break;
         }
         let container = self.tables.new_container(tag, Vec::new())?;
-        self.stack[start - 1] = container;
         if memo != Slot::NO_MEMO {
             self.memo.replace(memo, Value::ABSENT, container);
             self.tables.slot_mut(container.index()).memo = memo;
         }
-        self.mark_at(start)?;
+        self.push(container)?;
+        self.mark()?;
+        for i in 0..n {
+            self.push(self.items[i])?;
+        }
         Ok(pos)
     }
 
-    /// Whether the sink takes over the items from `start` on; then what it made of them is in place.
+    /// What the sink makes of the first `n` of the items, if it takes them over. There is no need to
+    /// freeze anything: no item is a container.
     #[inline(always)]
-    fn literal_taken(&mut self, tag: Tag, start: usize, memo: u32) -> bool {
-        let items = &self.stack[start..];
-        let taken = match tag {
-            Tag::Dict if items.len().is_multiple_of(2) && items.len() < 2 * BATCH => {
-                self.sink.dict(items, &self.tables)
-            }
+    fn taken_over(&mut self, tag: Tag, n: usize) -> Option<Value> {
+        let items = self.items.get(..n)?;
+        let external = match tag {
+            Tag::Dict if n.is_multiple_of(2) => self.sink.dict(items, &self.tables),
             Tag::List => self.sink.list(items, &self.tables),
             _ => None,
         };
-        let Some(external) = taken.map(Value::external) else {
-            return false;
-        };
-        // No need to freeze: there are no containers among values that are pushed quickly.
-        if memo != Slot::NO_MEMO {
-            self.memo.replace(memo, Value::ABSENT, external);
-        }
-        self.stack.truncate(start);
-        self.stack[start - 1] = external;
-        true
+        external.map(Value::external)
     }
 
     #[inline]
@@ -382,10 +376,7 @@ impl<'s, S: Sink> Machine<'s, S> {
     }
 
     pub(crate) fn mark(&mut self) -> Checked<()> {
-        self.mark_at(self.stack.len())
-    }
-
-    fn mark_at(&mut self, start: usize) -> Checked<()> {
+        let start = self.stack.len();
         if self.marks.len() >= self.limits.depth {
             let limit = self.limits.depth as u64;
             return fault(ErrorKind::Limit { what: "levels of nesting", limit });

@@ -11,10 +11,15 @@ pub struct Value(u64);
 /// An object that a [`crate::Sink`] took over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct External {
-    /// What kind of object; the sink's own numbering.
+    /// What kind of object, in the sink's own numbering from 0 to [`External::LAST_KIND`].
     pub kind: u8,
     /// Which one.
     pub id: u32,
+}
+
+impl External {
+    /// The largest kind; a handle has room for three bits.
+    pub const LAST_KIND: u8 = 7;
 }
 
 /// Kind of a handle, in its low four bits.
@@ -64,10 +69,11 @@ impl From<i32> for Value {
     }
 }
 
+/// Bits of the tag.
 const BITS: u32 = 4;
+/// Bits below the index of a handle that has one: the tag, and the kind of an external object.
+const SHIFT: u32 = 7;
 const SMALL: i64 = 1 << 59;
-/// Low bits of a handle in four bytes: the tag and the kinds of external objects below 8.
-const NARROW: u32 = 7;
 
 impl Value {
     /// `None`.
@@ -80,7 +86,7 @@ impl Value {
     pub(crate) const ABSENT: Value = Value(3 << BITS);
 
     pub(crate) const fn new(tag: Tag, index: u32) -> Self {
-        Value(((index as u64) << 32) | tag as u64)
+        Value(((index as u64) << SHIFT) | tag as u64)
     }
 
     #[inline]
@@ -90,7 +96,7 @@ impl Value {
 
     #[inline]
     pub(crate) fn index(self) -> u32 {
-        (self.0 >> 32) as u32
+        (self.0 >> SHIFT) as u32
     }
 
     /// A boolean.
@@ -126,14 +132,17 @@ impl Value {
     /// An object that a sink took over.
     #[inline]
     pub fn external(e: External) -> Self {
-        Value((u64::from(e.id) << 32) | (u64::from(e.kind) << BITS) | Tag::External as u64)
+        let kind = u64::from(e.kind & External::LAST_KIND);
+        Value((u64::from(e.id) << SHIFT) | (kind << BITS) | Tag::External as u64)
     }
 
     /// The object that a sink took over, if this is one.
     #[inline]
     pub fn as_external(self) -> Option<External> {
-        (self.0 & 15 == Tag::External as u64)
-            .then(|| External { kind: (self.0 >> BITS) as u8, id: self.index() })
+        (self.0 & 15 == Tag::External as u64).then(|| External {
+            kind: (self.0 >> BITS) as u8 & External::LAST_KIND,
+            id: self.index(),
+        })
     }
 
     /// `True` or `False`, if this is one.
@@ -148,14 +157,13 @@ impl Value {
     /// The handle in four bytes, if nothing is lost.
     #[inline]
     pub(crate) fn narrowed(self) -> Option<u32> {
-        let (index, low) = ((self.0 >> 32) as u32, self.0 as u32);
-        (index < 1 << (32 - NARROW) && low < 1 << NARROW).then_some((index << NARROW) | low)
+        u32::try_from(self.0).ok()
     }
 
     /// The handle that was [`Value::narrowed`].
     #[inline]
     pub(crate) fn widened(narrow: u32) -> Self {
-        Value((u64::from(narrow >> NARROW) << 32) | u64::from(narrow & ((1 << NARROW) - 1)))
+        Value(narrow.into())
     }
 
     /// Whether a [`Value::narrowed`] handle is of anything but a container or a constant.
@@ -197,7 +205,7 @@ mod tests {
         for v in [Value::NONE, Value::TRUE, Value::ABSENT, Value::str(StrId(9)), Value::from(3)] {
             assert_eq!(v.narrowed().map(Value::widened), Some(v));
         }
-        for (kind, id, fits) in [(7, (1 << 25) - 1, true), (8, 0, false), (0, 1 << 25, false)] {
+        for (kind, id, fits) in [(7, (1 << 25) - 1, true), (0, 1 << 25, false)] {
             let v = external(kind, id);
             assert_eq!(v.narrowed().map(Value::widened), fits.then_some(v));
         }
@@ -212,7 +220,7 @@ mod tests {
         }
         assert_eq!(Value::small(SMALL), None);
         assert_eq!(Value::small(i64::MIN), None);
-        let e = External { kind: 200, id: u32::MAX };
+        let e = External { kind: 7, id: u32::MAX };
         assert_eq!(Value::external(e).as_external(), Some(e));
         assert_eq!(Value::NONE.as_small_int(), None);
         assert_ne!(Value::ABSENT, Value::NONE);

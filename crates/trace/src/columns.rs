@@ -86,12 +86,12 @@ pub(crate) struct Columns {
     pub(crate) unknown_actions: BTreeMap<StrId, u64>,
     /// Whether some list of blocks is so often shared that it was cut off.
     pub(crate) overshared: bool,
-    actions: Vec<Option<Action>>,
+    pub(crate) actions: Vec<Option<Action>>,
     stream_index: FxHashMap<u64, u32>,
     last_stream: (u64, u32),
     /// The ids of `"N/A"` and of the empty string, once seen.
-    not_available: Option<StrId>,
-    empty: Option<StrId>,
+    pub(crate) not_available: Option<StrId>,
+    pub(crate) empty: Option<StrId>,
     /// Rows of dictionaries that stayed in the pickle's tables.
     pub(crate) converted: FxHashMap<u32, External>,
     /// Stacks of lists that stayed in the pickle's tables.
@@ -178,6 +178,22 @@ impl Columns {
         if !has_size && !matches!(action, Action::UserDefined | Action::Snapshot | Action::Other) {
             self.note_bad(Kind::Event, row, Key::Size, "is missing".into());
         }
+        self.push_event(action, addr, size, stream, time);
+        let quick = frames.map_or(Some(StackId::NONE), |frames| quick_stack(frames, tables));
+        self.set_event_stack(row, quick.unwrap_or(StackId::NONE));
+        Some((row, frames.filter(|_| quick.is_none())))
+    }
+
+    /// Adds an event to all columns but that of the stacks.
+    #[inline(always)]
+    pub(crate) fn push_event(
+        &mut self,
+        action: Action,
+        addr: u64,
+        size: u64,
+        stream: u64,
+        time: Option<u64>,
+    ) {
         let stream = self.stream(stream);
         let events = &mut self.events;
         events.action.push(action);
@@ -186,15 +202,6 @@ impl Columns {
         events.stream.push(stream);
         self.any_time |= time.is_some();
         events.time_us.push(time.unwrap_or(0));
-        let Some(frames) = frames else {
-            if !events.stack.is_empty() {
-                events.stack.push(StackId::NONE);
-            }
-            return Some((row, None));
-        };
-        let quick = quick_stack(frames, tables);
-        self.set_event_stack(row, quick.unwrap_or(StackId::NONE));
-        Some((row, quick.is_none().then_some(frames)))
     }
 
     /// Sets the stack of the last event or one before.
@@ -202,9 +209,11 @@ impl Columns {
     pub(crate) fn set_event_stack(&mut self, row: u32, stack: StackId) {
         let column = &mut self.events.stack;
         let row = row as usize;
-        if row < column.len() {
-            column[row] = stack;
-        } else if !column.is_empty() || stack != StackId::NONE {
+        if row == column.len() && row > 0 {
+            column.push(stack);
+        } else if let Some(entry) = column.get_mut(row) {
+            *entry = stack;
+        } else if stack != StackId::NONE {
             column.resize(row, StackId::NONE);
             column.push(stack);
         }

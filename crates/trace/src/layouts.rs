@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use vramwise_pickle::{StrId, Strings, Tables, Value};
 
 use crate::keys::{Key, Kind};
+use crate::plan::Plan;
 
 /// Sequences of keys that are remembered at one time; a snapshot has about six.
 const REMEMBERED: usize = 64;
@@ -15,6 +16,8 @@ pub(crate) struct Layout {
     keys: Box<[Value]>,
     pub(crate) fields: Box<[Key]>,
     pub(crate) kind: Kind,
+    /// For entries of a history with the usual keys.
+    pub(crate) plan: Option<Plan>,
     uses: u64,
 }
 
@@ -52,7 +55,8 @@ impl Layouts {
             self.seen[kind as usize] |= 1 << *field as u32;
         }
         let keys = pairs.iter().map(|[k, _]| *k).collect();
-        self.list.push(Layout { keys, fields, kind, uses: 0 });
+        let plan = if kind == Kind::Event { Plan::of(&fields) } else { None };
+        self.list.push(Layout { keys, fields, kind, plan, uses: 0 });
         Some(self.list.len() - 1)
     }
 

@@ -18,6 +18,7 @@ mod inputs;
 mod json;
 mod keys;
 mod layouts;
+mod plan;
 mod read;
 mod row_list;
 mod rows;

@@ -70,6 +70,11 @@ impl Rows {
             return None;
         }
         let (pairs, _) = items.as_chunks::<2>();
+        if let Some(plan) = &layout.plan
+            && let Some(id) = self.out.usual_event(plan, pairs)
+        {
+            return Some(External { kind: Kind::Event as u8, id });
+        }
         let fields = pairs.iter().zip(&layout.fields).map(|([_, value], key)| (*key, *value));
         let kind = layout.kind;
         let id = match kind {
