@@ -73,6 +73,10 @@ fn why(want: Option<&Ev>, got: Option<Entry>) -> String {
         (Some(a), Some(_)) if a.is_release() => {
             "memory was returned in an order or amount that the settings do not explain"
         }
+        (Some(Action::Alloc), Some(Action::Oom)) => {
+            "the recording found memory where the model has none: memory was cached before the \
+             recording began, the settings or the version differ, or this is another allocator"
+        }
         (Some(Action::Oom), _) => "the request failed in the recording; the capacity may be lower",
         (_, Some(Action::Oom)) => "the request succeeded in the recording; the capacity is higher",
         _ => "the entries differ",

@@ -11,6 +11,7 @@ mod divergence;
 mod feed;
 mod final_state;
 mod history;
+mod impossible;
 mod pools;
 mod program;
 mod recording;

@@ -17,7 +17,7 @@ use crate::final_state;
 use crate::history::History;
 use crate::pools::PoolMap;
 use crate::program::Program;
-use crate::verify::{Run, Setup, Verifier};
+use crate::verify::{FailedRequest, Run, Setup, Verifier};
 
 /// What a verification is told besides the file.
 #[derive(Clone, Debug)]
@@ -122,12 +122,9 @@ impl Recording {
     pub fn verify(device: &DeviceTrace, options: &VerifyOptions) -> Self {
         let history = History::of(device);
         let mut assumptions = Vec::new();
-        let mut setup = setup(&history, device, options, &mut assumptions);
+        let setup = setup(&history, device, options, &mut assumptions);
         let ids = crate::pools::snapshot_pools(device);
         let mut pools = PoolMap::all_default();
-        if setup.limit.is_none() && history.entries.iter().any(|e| e.action == Action::Oom) {
-            infer_limit(&history, &mut setup, &mut assumptions);
-        }
         let mut run = Verifier::new(&history, &setup, &pools).run();
         let mismatch = run.mismatch.is_some() || ids.len() > 1;
         if mismatch && let Some(inferred) = PoolMap::infer(&history, device, &setup) {
@@ -191,25 +188,13 @@ fn setup(
     }
 }
 
-/// Without a limit no request can fail. The most that was ever held is the smallest limit that allows
-/// what succeeded, and the strictest: every refusal under the true limit is one under it (§16.5).
-fn infer_limit(history: &History, setup: &mut Setup, assumptions: &mut Vec<String>) {
-    let (mut held, mut peak) = (0u64, 0u64);
-    for e in &history.entries {
-        match e.action {
-            Action::SegmentAlloc | Action::SegmentMap => held = held.saturating_add(e.size),
-            Action::SegmentFree | Action::SegmentUnmap => held = held.saturating_sub(e.size),
-            _ => {}
-        }
-        peak = peak.max(held);
-    }
-    if peak > 0 {
-        setup.limit = Some(peak);
-        assumptions.push(format!(
-            "requests failed but no capacity was given: {peak} bytes are assumed, the most that the \
-             process ever held (give the true one with --capacity)"
-        ));
-    }
+/// The capacity that failed requests point to (§16.5). Where the driver had less free than was asked,
+/// the card was full: what was held and what was free then. Else a limit refused, and the most that was
+/// ever held is the strictest limit that allows what succeeded.
+fn infer_capacity(ooms: &[FailedRequest], most_held: u64) -> Option<u64> {
+    let full = |oom: &&FailedRequest| oom.device_free > 0 && oom.device_free < oom.segment;
+    let card = ooms.iter().filter(full).map(|oom| oom.reserved + oom.device_free).max();
+    if ooms.is_empty() { None } else { Some(card.unwrap_or(0).max(most_held)) }
 }
 
 fn finish(
@@ -218,28 +203,37 @@ fn finish(
     run: Run,
     pools: &PoolMap,
     setup: Setup,
-    assumptions: Vec<String>,
+    mut assumptions: Vec<String>,
 ) -> Recording {
-    let Run { allocator, exact, mismatch, program, ooms, .. } = run;
-    let first_divergence =
-        mismatch.map(|m| divergence::explain(history, &allocator, &m));
+    let Run { allocator, exact, mismatch, program, ooms, most_held, .. } = run;
+    let mut limit = setup.limit;
+    if limit.is_none()
+        && let Some(bytes) = infer_capacity(&ooms, most_held)
+    {
+        limit = Some(bytes);
+        assumptions.push(format!(
+            "requests failed but no capacity was given: {bytes} bytes are assumed from what was held \
+             and what the driver had free then (give the true one with --capacity)"
+        ));
+    }
+    let first_divergence = mismatch.map(|m| divergence::explain(history, &allocator, &m));
     let final_difference = match first_divergence {
         Some(_) => Some("the replay did not reach the end".to_owned()),
         None => final_state::difference(device, &allocator, history, pools),
     };
     Recording {
         agreement: agreement(history, exact),
+        impossible: first_divergence.as_ref().and_then(|_| crate::impossible::proof(history)),
         first_divergence,
         final_difference,
-        impossible: None,
         stats: allocator.stats().clone(),
         segments: segments(&allocator),
         pool_ids: pools.ids().to_vec(),
         program,
         calls: calls(history),
-        ooms: ooms.into_iter().map(|(entry, size)| (history.event_of(entry), size)).collect(),
+        ooms: ooms.iter().map(|oom| (history.event_of(oom.at), oom.size)).collect(),
         entries: history.len(),
-        limit: setup.limit,
+        limit,
         assumptions,
     }
 }

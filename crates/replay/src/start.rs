@@ -126,14 +126,19 @@ impl<'a> Rewind<'a> {
         match entry.action {
             Action::Alloc => {
                 let piece = self.pieces.get_mut(&addr).filter(|p| p.state != BlockState::Inactive);
-                let piece = piece.ok_or_else(|| format!("no block is in use at {addr:#x} after its allocation"))?;
+                let piece = piece.ok_or_else(|| {
+                    format!("no block is in use at {addr:#x} after its allocation")
+                })?;
                 piece.state = BlockState::Inactive;
                 self.join(addr);
                 Ok(())
             }
             Action::FreeRequested if history.has_completed => {
-                let piece = self.pieces.get_mut(&addr).filter(|p| p.state == BlockState::ActivePendingFree);
-                let piece = piece.ok_or_else(|| format!("the block at {addr:#x} was not waiting after its free"))?;
+                let piece =
+                    self.pieces.get_mut(&addr).filter(|p| p.state == BlockState::ActivePendingFree);
+                let piece = piece.ok_or_else(|| {
+                    format!("the block at {addr:#x} was not waiting after its free")
+                })?;
                 piece.state = BlockState::ActiveAllocated;
                 Ok(())
             }
@@ -211,7 +216,10 @@ impl<'a> Rewind<'a> {
         let (base, home) =
             self.home_of(addr).ok_or_else(|| format!("{addr:#x} lies in no segment"))?;
         if !home.expandable && (base, home.size) != (addr, size) {
-            return Err(format!("the segment at {base:#x} has {} bytes, {size} were taken", home.size));
+            return Err(format!(
+                "the segment at {base:#x} has {} bytes, {size} were taken",
+                home.size
+            ));
         }
         self.pieces.remove(&start);
         self.segments.remove(&base);

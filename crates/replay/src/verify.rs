@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 use vramwise_model::settings::Config;
-use vramwise_model::{Allocator, BlockId, PoolIndex, Scope, SegmentView, StreamIndex};
+use vramwise_model::{Allocator, BlockId, MallocError, PoolIndex, Scope, SegmentView, StreamIndex};
 use vramwise_types::{Action, TorchVersion};
 
 use crate::checker::{Checker, Exact, Mismatch};
@@ -38,8 +38,24 @@ pub(crate) struct Run {
     pub(crate) exact: Exact,
     pub(crate) mismatch: Option<Mismatch>,
     pub(crate) program: Program,
-    /// Failed requests of the recording: (entry, rounded size).
-    pub(crate) ooms: Vec<(usize, u64)>,
+    pub(crate) ooms: Vec<FailedRequest>,
+    /// Most bytes that the recording ever held.
+    pub(crate) most_held: u64,
+}
+
+/// A request that failed in the recording.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FailedRequest {
+    /// Entry of the history.
+    pub(crate) at: usize,
+    /// Rounded bytes.
+    pub(crate) size: u64,
+    /// Bytes asked of the device.
+    pub(crate) segment: u64,
+    /// Bytes held at that moment.
+    pub(crate) reserved: u64,
+    /// Free bytes as the driver said.
+    pub(crate) device_free: u64,
 }
 
 pub(crate) struct Verifier<'a> {
@@ -52,7 +68,11 @@ pub(crate) struct Verifier<'a> {
     live: FxHashMap<u64, (BlockId, u32)>,
     pending: FxHashMap<u64, (BlockId, u32)>,
     program: Program,
-    ooms: Vec<(usize, u64)>,
+    ooms: Vec<FailedRequest>,
+    /// Most bytes ever held, the best guess at a limit that is not known.
+    most_held: u64,
+    /// Whether the device or an unknown limit refused requests.
+    refuses: bool,
     next_change: usize,
     /// Pool of the allocation before, for failed requests, which have no address.
     last_pool: PoolIndex,
@@ -60,8 +80,11 @@ pub(crate) struct Verifier<'a> {
 
 impl<'a> Verifier<'a> {
     pub(crate) fn new(history: &'a History, setup: &'a Setup, pools: &'a PoolMap) -> Self {
+        // Failed requests without a known limit: the card, or a limit that the file does not tell.
+        let failed = history.entries.iter().any(|e| e.action == Action::Oom);
+        let refuses = setup.limit.is_none() && failed;
         let mut allocator =
-            Allocator::new(setup.config.clone(), setup.version, Feed::new(setup.total));
+            Allocator::new(setup.config.clone(), setup.version, Feed::new(setup.total, refuses));
         if setup.limit.is_some() {
             allocator.set_limit(setup.limit);
         }
@@ -82,6 +105,8 @@ impl<'a> Verifier<'a> {
             pending: FxHashMap::default(),
             program: Program::default(),
             ooms: Vec::new(),
+            most_held: most_held(history, setup),
+            refuses,
             next_change: 0,
             last_pool: PoolIndex::DEFAULT,
         };
@@ -96,7 +121,8 @@ impl<'a> Verifier<'a> {
         for (block, view) in self.allocator.restore(&self.setup.start) {
             let slot = self.program.slots;
             self.program.slots += 1;
-            let (addr, size) = (self.allocator.address(block), self.allocator.requested_size(block));
+            let (addr, size) =
+                (self.allocator.address(block), self.allocator.requested_size(block));
             let (stream, pool) = (narrow(view.stream.0), narrow(view.pool.0));
             self.push_op(Op::Malloc { size, stream, pool, slot });
             if view.pending {
@@ -122,6 +148,7 @@ impl<'a> Verifier<'a> {
             mismatch: self.checker.mismatch,
             program: self.program,
             ooms: self.ooms,
+            most_held: self.most_held,
         }
     }
 
@@ -154,7 +181,11 @@ impl<'a> Verifier<'a> {
         let entry = self.history.entries[at];
         match entry.action {
             Action::FreeRequested | Action::Free => self.free(at, entry.addr),
-            Action::FreeCompleted => self.complete(entry.addr),
+            Action::FreeCompleted => {
+                if !self.flush_with_completions(at) {
+                    self.complete(entry.addr);
+                }
+            }
             _ => self.stretch(at),
         }
     }
@@ -209,14 +240,14 @@ impl<'a> Verifier<'a> {
             return if is_malloc { self.malloc(at, cause) } else { self.diverge() };
         }
         if !is_malloc {
-            if !self.interleaved_flush(at) {
+            if !self.flush_with_completions(at) {
                 self.release(at, at + releases);
             }
             return;
         }
         let x = self.history.entries[cause];
         let pool = self.pool_of(cause);
-        if !self.allocator.could_release(pool, x.size, StreamIndex(x.stream)) {
+        if !self.could_release(pool, &x) {
             return self.release(at, at + releases);
         }
         if !self.try_malloc(at, cause) {
@@ -239,28 +270,41 @@ impl<'a> Verifier<'a> {
         self.program.ops.truncate(ops);
         self.program.events.truncate(ops);
         self.program.slots = slots;
-        self.ooms.retain(|(entry, _)| *entry < at);
+        self.ooms.retain(|oom| oom.at < at);
         self.last_pool = pool;
         self.pending = pending;
         self.live.retain(|_, (_, slot)| *slot < slots);
         false
     }
 
-    /// A malloc may release oversize blocks, then wait for pending frees, then release more (§8.4): the
-    /// completions then stand between its releases. Tried only where that can be.
-    fn interleaved_flush(&mut self, at: usize) -> bool {
-        if self.pending.is_empty() || self.allocator.config().max_split_size == u64::MAX {
+    /// Whether a malloc of `x` could return memory first (§16.2 rule 3). Without a known limit that is
+    /// where the request failed, or where it would hold more than was ever held.
+    fn could_release(&self, pool: PoolIndex, x: &Ev) -> bool {
+        let stream = StreamIndex(x.stream);
+        if !self.refuses {
+            return self.allocator.could_release(pool, x.size, stream);
+        }
+        let grown = |seg: u64| self.allocator.reserved_bytes().saturating_add(seg);
+        self.allocator
+            .miss_size(pool, x.size, stream)
+            .is_some_and(|seg| x.action == Action::Oom || grown(seg) > self.most_held)
+    }
+
+    /// A flush waits for pending frees: their completions then stand before its releases, or between the
+    /// oversize blocks that went first and the rest (§8.4). Tried where such entries begin at `at`.
+    fn flush_with_completions(&mut self, at: usize) -> bool {
+        if self.pending.is_empty() {
             return false;
         }
         let inside = |a: Action| a.is_release() || a.is_growth() || a == Action::FreeCompleted;
         let entries = &self.history.entries;
         let cause = at + entries[at..].iter().take_while(|e| inside(e.action)).count();
-        let Some(x) = entries.get(cause) else { return false };
+        let released = entries[at..cause].iter().any(|e| e.action.is_release());
+        let Some(x) = entries.get(cause).copied().filter(|_| released) else { return false };
         if !matches!(x.action, Action::Alloc | Action::Oom) {
             return false;
         }
-        let (pool, stream) = (self.pool_of(cause), StreamIndex(x.stream));
-        if !self.allocator.could_release(pool, x.size, stream) {
+        if !self.could_release(self.pool_of(cause), &x) {
             return false;
         }
         let completed: Vec<BlockId> = entries[at..cause]
@@ -268,13 +312,8 @@ impl<'a> Verifier<'a> {
             .filter(|e| e.action == Action::FreeCompleted)
             .filter_map(|e| self.pending.get(&e.addr).map(|(block, _)| *block))
             .collect();
-        let order_before = self.allocator.clone();
         self.allocator.order_pending(&completed);
-        if self.try_malloc(at, cause) {
-            return true;
-        }
-        self.allocator = order_before;
-        false
+        self.try_malloc(at, cause)
     }
 
     fn pool_of(&self, cause: usize) -> PoolIndex {
@@ -308,8 +347,14 @@ impl<'a> Verifier<'a> {
                 self.push_op_at(Op::Malloc { size: x.size, stream, pool, slot }, event);
                 self.live.insert(x.addr, (block, slot));
             }
-            Err(_) => {
-                self.ooms.push((cause, x.size));
+            Err(error) => {
+                let segment = match error {
+                    MallocError::OutOfMemory { segment, .. } => segment,
+                    MallocError::TooLarge(size) => size,
+                };
+                let reserved = self.allocator.reserved_bytes();
+                let (size, device_free) = (x.size, x.addr);
+                self.ooms.push(FailedRequest { at: cause, size, segment, reserved, device_free });
                 self.push_op_at(Op::Failed { size: x.size, stream, pool }, event);
             }
         }
@@ -356,6 +401,21 @@ impl<'a> Verifier<'a> {
             self.diverge();
         }
     }
+}
+
+/// The most that was held at one time.
+fn most_held(history: &History, setup: &Setup) -> u64 {
+    let mut held: u64 = setup.start.iter().map(|s| s.size).sum();
+    let mut most = held;
+    for e in &history.entries {
+        match e.action {
+            Action::SegmentAlloc | Action::SegmentMap => held = held.saturating_add(e.size),
+            Action::SegmentFree | Action::SegmentUnmap => held = held.saturating_sub(e.size),
+            _ => {}
+        }
+        most = most.max(held);
+    }
+    most
 }
 
 /// Streams and pools of one program are few.

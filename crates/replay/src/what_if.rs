@@ -133,7 +133,9 @@ pub fn what_if_observed(
         Addresses::Listed(addrs) => {
             run(program, conditions, ListedPlacement::new(Arc::clone(addrs)), observer, history)
         }
-        Addresses::Rising => run(program, conditions, RisingPlacement::default(), observer, history),
+        Addresses::Rising => {
+            run(program, conditions, RisingPlacement::default(), observer, history)
+        }
         Addresses::Falling => {
             run(program, conditions, FallingPlacement::default(), observer, history)
         }

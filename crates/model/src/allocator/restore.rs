@@ -74,6 +74,9 @@ impl<D: Device> Allocator<D> {
         }
         self.close_reservations(&open);
         self.count_restored_splits();
+        // What was done before is not known: sums begin at 0, only what is there counts.
+        self.stats.reset_accumulated();
+        self.stats.reset_peak();
         active
     }
 

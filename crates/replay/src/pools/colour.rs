@@ -27,11 +27,7 @@ pub(super) fn assign(
 }
 
 /// Segments alive at the end are in the snapshot, with their pool.
-fn known_at_end(
-    layout: &Layout,
-    device: &DeviceTrace,
-    ids: &[(u64, u64)],
-) -> Vec<Option<u32>> {
+fn known_at_end(layout: &Layout, device: &DeviceTrace, ids: &[(u64, u64)]) -> Vec<Option<u32>> {
     let pool_of = |s: &Segment| {
         let inside = |addr: u64| {
             if s.expandable { s.addr <= addr && addr < s.end } else { addr == s.addr }

@@ -33,11 +33,6 @@ impl PoolMap {
         Self { ids: vec![(0, 0)], private: FxHashMap::default(), small: FxHashMap::default() }
     }
 
-    /// Everything in the default pool, with names for the pools of the state at the start.
-    pub(crate) fn with_ids(ids: Vec<(u64, u64)>) -> Self {
-        Self { ids, ..Self::all_default() }
-    }
-
     /// Infers pools; `None` where even the layout of segments does not fit an allocator.
     pub(crate) fn infer(history: &History, device: &DeviceTrace, setup: &Setup) -> Option<Self> {
         let layout = layout::Layout::of(history, setup)?;
@@ -90,7 +85,8 @@ impl PoolMap {
         let mut last = None;
         for entry in at..end.min(history.len()) {
             let pool = self.of_release(entry);
-            let small = self.small.get(&u32::try_from(entry).unwrap_or(0)).copied().unwrap_or(false);
+            let small =
+                self.small.get(&u32::try_from(entry).unwrap_or(0)).copied().unwrap_or(false);
             if last == Some((pool, small)) {
                 continue;
             }

@@ -137,7 +137,10 @@ impl Search<'_> {
             let mut order = order.clone();
             let before = order.pools.len();
             let new_call = order.push(pool, part.small);
-            let new_pool = new_call || (pool != 0 && order.pools.len() > before && !order.pools[..before].contains(&pool));
+            let new_pool = new_call
+                || (pool != 0
+                    && order.pools.len() > before
+                    && !order.pools[..before].contains(&pool));
             let mut cost = cost;
             if pool >= self.heard && !chosen.contains(&pool) {
                 cost += 15;
@@ -153,7 +156,8 @@ impl Search<'_> {
     /// Whether the next part may be in `pool`.
     fn allowed(&self, chosen: &[u32], pool: u32, known: &[Option<u32>]) -> bool {
         let part = &self.parts[chosen.len()];
-        let twice = (chosen.iter().zip(self.parts)).any(|(p, q)| *p == pool && q.small == part.small);
+        let twice =
+            (chosen.iter().zip(self.parts)).any(|(p, q)| *p == pool && q.small == part.small);
         if twice {
             return false;
         }
