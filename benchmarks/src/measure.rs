@@ -44,6 +44,20 @@ pub(crate) fn own_peak_bytes() -> Result<u64> {
     Ok(kib * 1024)
 }
 
+/// Seconds that this thread has run on a core so far.
+///
+/// On a machine that does other things meanwhile the wall clock would measure those too.
+pub(crate) fn cpu_seconds() -> Result<f64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat")
+        .context("time on the core is read from /proc, which only Linux has")?;
+    let nanoseconds: u64 = text
+        .split_whitespace()
+        .next()
+        .and_then(|first| first.parse().ok())
+        .context("no number in /proc/thread-self/schedstat")?;
+    Ok(nanoseconds as f64 / 1e9)
+}
+
 /// The middle of an odd number of values, or the mean of the two middle ones.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
@@ -65,6 +79,13 @@ mod tests {
         assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median([4.0, 1.0, 2.0, 3.0]), 2.5);
         assert!(median([]).is_nan());
+    }
+
+    #[test]
+    fn time_on_the_core_passes_with_work() {
+        let before = cpu_seconds().unwrap();
+        let sum = (0..20_000_000_u64).fold(0, |sum: u64, i| std::hint::black_box(sum ^ i));
+        assert!(cpu_seconds().unwrap() > before, "{sum}");
     }
 
     #[test]
