@@ -7,8 +7,8 @@ use vramwise_model::stats::{Family, Stats};
 use vramwise_replay::{Agreement, Divergence, OutOfMemory, Recording};
 use vramwise_trace::Snapshot;
 
-use super::request::{Answer, Request};
 use super::Args;
+use super::request::{Answer, Request};
 use crate::input;
 
 #[derive(Serialize)]
@@ -113,7 +113,10 @@ impl Report {
             capacity_bytes: request.capacity.or(recording.limit),
             verify: answer.what_if.is_none().then(|| verify(recording)),
             stats: stats.to_pairs(request.version).into_iter().collect(),
-            peak_reserved_bytes_range: answer.what_if.as_ref().map_or((peak, peak), |w| w.peak_reserved),
+            peak_reserved_bytes_range: answer
+                .what_if
+                .as_ref()
+                .map_or((peak, peak), |w| w.peak_reserved),
             device_calls: device_calls(stats),
             oom: ooms(answer),
             pools: recording.pool_ids.len(),

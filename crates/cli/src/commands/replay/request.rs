@@ -111,8 +111,9 @@ fn segment_addresses(path: &Path) -> Result<Arc<[u64]>, Failure> {
     let snapshot = input::read(path)?;
     let events = snapshot.devices.iter().map(|d| &d.events).find(|e| !e.is_empty());
     let Some(events) = events else {
-        return Err(Failure::new("there is no history to take addresses from")
-            .at(input::shown(path)));
+        return Err(
+            Failure::new("there is no history to take addresses from").at(input::shown(path))
+        );
     };
     let new = |i: &usize| events.action[*i] == Action::SegmentAlloc;
     Ok((0..events.len()).filter(new).map(|i| events.addr[i]).collect())
@@ -130,9 +131,8 @@ pub(super) fn answer(request: &Request, device: &DeviceTrace) -> Answer {
     let mut recording = Recording::verify(device, &options);
     let mut assumptions = request.notes.clone();
     // A capacity below what the recording held is a question, not a fact about the recording.
-    let smaller_card = !request.is_what_if()
-        && request.capacity.is_some()
-        && recording.first_divergence.is_some();
+    let smaller_card =
+        !request.is_what_if() && request.capacity.is_some() && recording.first_divergence.is_some();
     if smaller_card {
         let plain = VerifyOptions { limit: None, ..options };
         let without = Recording::verify(device, &plain);
@@ -147,21 +147,16 @@ pub(super) fn answer(request: &Request, device: &DeviceTrace) -> Answer {
 }
 
 /// Orders of addresses that a what-if is tried under when a tie could change it.
-const OTHER_ORDERS: [Addresses; 4] = [
-    Addresses::Rising,
-    Addresses::Falling,
-    Addresses::Shuffled(1),
-    Addresses::Shuffled(2),
-];
+const OTHER_ORDERS: [Addresses; 4] =
+    [Addresses::Rising, Addresses::Falling, Addresses::Shuffled(1), Addresses::Shuffled(2)];
 
 fn replay(request: &Request, recording: &Recording, assumptions: &mut Vec<String>) -> WhatIf {
     let addresses = match &request.addresses {
         Some(addrs) => Addresses::Listed(Arc::clone(addrs)),
         None => Addresses::Driver,
     };
-    let run = |addresses| {
-        what_if(&recording.program, &recording.calls, &request.conditions(addresses))
-    };
+    let run =
+        |addresses| what_if(&recording.program, &recording.calls, &request.conditions(addresses));
     let peak = |o: &Outcome| o.stats.all(vramwise_model::stats::Family::ReservedBytes).peak;
     let outcome = run(addresses);
     let mut range = (peak(&outcome), peak(&outcome));

@@ -21,7 +21,9 @@ pub(super) fn render(report: &Report, answer: &Answer, context: &Context) -> Str
         counted(report.events as u64, "event"),
         report.torch_version
     );
-    let named = |conf: &str| if conf.is_empty() { "PyTorch's defaults".to_owned() } else { conf.to_owned() };
+    let named = |conf: &str| {
+        if conf.is_empty() { "PyTorch's defaults".to_owned() } else { conf.to_owned() }
+    };
     let _ = writeln!(text, "recorded under  {}", named(&report.settings.recorded));
     if answer.what_if.is_some() {
         let _ = writeln!(text, "replayed under  {}", named(&report.settings.replayed));
@@ -64,10 +66,20 @@ fn verification(text: &mut String, verify: &Verify, style: Style) {
         }
     }
     if let Some(why) = &verify.impossible {
-        let _ = writeln!(text, "\n{} {}", style.bad("no history of PyTorch's allocator:"), printable(why));
+        let _ = writeln!(
+            text,
+            "\n{} {}",
+            style.bad("no history of PyTorch's allocator:"),
+            printable(why)
+        );
     }
     if let Some(d) = &verify.first_divergence {
-        let _ = writeln!(text, "\n{} at event {}", style.bad("first divergence"), grouped(d.event as u64));
+        let _ = writeln!(
+            text,
+            "\n{} at event {}",
+            style.bad("first divergence"),
+            grouped(d.event as u64)
+        );
         let _ = writeln!(text, "  recording  {}", d.expected);
         let _ = writeln!(text, "  model      {}", d.got);
         let _ = writeln!(text, "  meaning    {}", d.why);
