@@ -512,6 +512,35 @@ impl<'s, S: Sink> Machine<'s, S> {
         Ok(())
     }
 
+    /// A value that is about to become part of another, in protocol 0, which fills containers item by
+    /// item: one is complete when it is put somewhere. The answer is what the sink made of it, or the
+    /// value itself.
+    pub(crate) fn settled(&mut self, value: Value) -> Value {
+        if self.protocol >= 2 || !value.is_container() {
+            return value;
+        }
+        let slot = self.tables.slot(value.index());
+        if slot.shared || slot.frozen || slot.items.is_empty() {
+            return value;
+        }
+        let taken = match value.tag() {
+            Tag::Dict if slot.items.len() < 2 * BATCH => self.sink.dict(&slot.items, &self.tables),
+            Tag::List => self.sink.list(&slot.items, &self.tables),
+            _ => None,
+        };
+        let Some(external) = taken.map(Value::external) else {
+            return value;
+        };
+        let memo = slot.memo;
+        let items = std::mem::take(&mut self.tables.slot_mut(value.index()).items);
+        freeze(&mut self.tables, &items);
+        if memo != Slot::NO_MEMO {
+            self.memo.replace(memo, value, external);
+        }
+        self.tables.recycle(value.index());
+        external
+    }
+
     /// Closes everything that is open, as if the file had gone on to do so.
     pub(crate) fn close_all(&mut self) -> Value {
         while let Ok(start) = self.pop_mark() {

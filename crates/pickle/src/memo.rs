@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::value::Value;
 
-/// How far beyond the end of the dense part an index may lie and still extend it.
-const GAP: u64 = 1024;
+/// How many numbers may be left out in the dense part.
+const MAX_HOLES: u64 = 4096;
 
 /// Memo entries: a vector where the numbers follow each other, as picklers write them, and a map for
 /// numbers that lie far apart.
@@ -104,7 +104,10 @@ impl Memo {
         if index < len && !self.sparse.contains_key(&index) {
             self.holes -= usize::from(self.dense.get(index) == Some(Value::ABSENT));
             self.dense.set(index as usize, value);
-        } else if self.sparse.is_empty() && index >= len && index - len < GAP {
+        } else if self.sparse.is_empty()
+            && index >= len
+            && index - len + self.holes as u64 <= MAX_HOLES
+        {
             self.holes += (index - len) as usize;
             for hole in len..index {
                 self.dense.set(hole as usize, Value::ABSENT);

@@ -107,6 +107,7 @@ impl<S: Sink> Machine<'_, S> {
                     self.push(item)?;
                     self.append_from(target, self.stack.len() - 1)?;
                 } else {
+                    let item = self.settled(item);
                     open_slot(&mut self.tables, target, Tag::List)?.items.push(item);
                 }
             }
@@ -114,6 +115,7 @@ impl<S: Sink> Machine<'_, S> {
                 let value = self.pop()?;
                 let key = self.pop()?;
                 let target = self.top()?;
+                let value = self.settled(value);
                 open_slot(&mut self.tables, target, Tag::Dict)?.items.extend([key, value]);
             }
 

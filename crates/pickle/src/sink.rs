@@ -6,8 +6,9 @@ use crate::value::{External, Value};
 /// Sees every dictionary and list when it is complete and may keep it in a form of its own.
 ///
 /// "Complete" is what picklers make complete in one instruction: a dictionary or list that was empty
-/// and receives its items at once, and that nothing else refers to yet except one memo entry. Others
-/// stay in the tables; callers must expect both forms.
+/// and receives its items at once, and that nothing else refers to yet except one memo entry; in
+/// protocol 0, which adds items one by one, one that is put into another. Others stay in the tables;
+/// callers must expect both forms.
 pub trait Sink {
     /// A dictionary with these items (key, value, key, value …), fewer than a pickler's batch of 1,000.
     /// `Some` takes it over: its items are dropped, and the file refers to it as [`External`] from now on.

@@ -42,6 +42,8 @@ struct Assembly {
     skipped: BTreeMap<&'static str, (u64, String)>,
     /// Segments without a device.
     homeless: u64,
+    /// What is among the annotations and is none.
+    odd_annotations: u64,
 }
 
 impl Assembly {
@@ -54,6 +56,7 @@ impl Assembly {
             bad: BTreeMap::new(),
             skipped: BTreeMap::new(),
             homeless: 0,
+            odd_annotations: 0,
         }
     }
 
@@ -223,12 +226,21 @@ impl Assembly {
     }
 
     fn annotation_rows(&mut self, list: Option<Value>) -> Vec<u32> {
-        let Some(items) = list.and_then(|v| self.tables.sequence(v)) else {
+        let Some(list) = list.filter(|v| !v.is_none()) else {
             return Vec::new();
         };
-        let rows =
-            items.iter().filter_map(|v| self.rows.row_of(Kind::Annotation, *v, &self.tables));
-        rows.collect()
+        let Some(items) = self.tables.sequence(list) else {
+            self.odd_annotations = 1;
+            return Vec::new();
+        };
+        let mut rows = Vec::with_capacity(items.len());
+        for item in items {
+            match self.rows.row_of(Kind::Annotation, *item, &self.tables) {
+                Some(row) => rows.push(row),
+                None => self.odd_annotations += 1,
+            }
+        }
+        rows
     }
 
     fn device_mut(&mut self, device: usize) -> &mut DeviceTrace {
@@ -380,6 +392,13 @@ impl Assembly {
             warn(
                 "no-device",
                 format!("{n} segments name no device; they are taken to be of device 0"),
+            );
+        }
+        if self.odd_annotations > 0 {
+            let n = self.odd_annotations;
+            warn(
+                "odd-values",
+                format!("{n} entries of 'external_annotations' are none and were ignored"),
             );
         }
         for (odd, n) in &self.rows.out.oddities {

@@ -208,6 +208,31 @@ pub enum Producer {
 }
 
 /// Something that a reader of results should know about the file.
+///
+/// | code | meaning |
+/// | --- | --- |
+/// | `damaged-file` | only the part before the damage was read |
+/// | `damaged-entries` | entries that cannot be used were left out |
+/// | `trailing-data` | something follows the snapshot |
+/// | `no-history` | only a state; the message says why |
+/// | `state-only-history` | one entry at most for each device |
+/// | `no-stacks`, `no-times`, `no-settings`, `no-device` | the file lacks them |
+/// | `old-schema` | PyTorch 2.0 or earlier; addresses and sizes are computed |
+/// | `other-producer` | not written by PyTorch's caching allocator |
+/// | `unknown-actions` | entries with an action that is not known |
+/// | `odd-values` | values of an unexpected type in fields that can be done without |
+/// | `blocks-not-contiguous`, `segment-size-mismatch`, `segments-overlap` | the state contradicts itself |
+///
+/// Those that take a walk through the history are in [`crate::Description::warnings`] only:
+///
+/// | code | meaning |
+/// | --- | --- |
+/// | `started-mid-run` | the history does not start from an empty cache |
+/// | `ring-buffer-wrapped` | likewise, and its length is a round number, so that older entries were probably overwritten |
+/// | `unpaired-frees` | frees of blocks that the history did not allocate |
+/// | `double-allocations` | allocations at addresses that are in use |
+/// | `missing-actions` | an action that others imply never occurs (`skip_actions`) |
+/// | `no-segments` | a history that ends in an empty state without having freed its segments |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// Stable identifier, such as `ring-buffer-wrapped`.

@@ -72,6 +72,18 @@ fn a_list_that_grows_in_batches_is_one_list() {
 }
 
 #[test]
+fn protocol_0_completes_what_is_put_into_another() {
+    let item =
+        |i| Py::Dict(vec![(Py::Str("a".into()), Py::Int(i)), (Py::Str("b".into()), Py::None)]);
+    let data = Py::Dict(vec![(Py::Str("all".into()), Py::List((0..50).map(item).collect()))]);
+    let mut sink = TakeAll::default();
+    let document =
+        Reader::new(&Limits::default(), &mut sink).read_slice(&pickle(&data, 0)).unwrap();
+    assert_eq!(sink.data(&document.tables, document.root), data);
+    assert_eq!((sink.lists.len(), sink.dicts.len()), (1, 50));
+}
+
+#[test]
 fn what_others_refer_to_already_is_not_taken_over() {
     // [d, d] with d = {"a": d}: the inner reference exists before d is complete.
     let mut sink = TakeAll::default();

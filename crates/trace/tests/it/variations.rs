@@ -204,6 +204,10 @@ fn annotations_are_read_with_and_without_a_device() {
     assert_eq!(devices, [Some(1), None, None]);
     assert!(snapshot.annotations[0].is_start && !snapshot.annotations[1].is_start);
     assert_eq!(snapshot.strings.get(snapshot.annotations[0].name), "step");
+    for odd in [text("none"), list([Py::Int(1)])] {
+        let snapshot = read(&with(crate::made::snapshot(), "external_annotations", odd));
+        assert!(snapshot.annotations.is_empty() && codes(&snapshot).contains(&"odd-values"));
+    }
 }
 
 #[test]
