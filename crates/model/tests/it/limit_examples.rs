@@ -3,15 +3,16 @@
 
 use vramwise_model::MallocError;
 use vramwise_model::stats::Family::*;
+use vramwise_types::TorchVersion;
 
-use crate::world::{GIB, MIB, quadruple, world};
+use crate::world::{GIB, MIB, World, quadruple, world};
 
 #[test]
 fn w9_oversize_blocks_serve_only_requests_of_nearly_their_size() {
     let mut w = world("max_split_size_mb:100");
     w.touch(50 * MIB);
     w.touch(150 * MIB);
-    let oversize = |w: &crate::world::World| {
+    let oversize = |w: &World| {
         let stats = w.allocator.stats();
         (quadruple(stats.oversize_allocations), quadruple(stats.oversize_segments))
     };
@@ -100,6 +101,19 @@ fn released_oversize_blocks_stay_released_when_they_were_too_little() {
 }
 
 #[test]
+fn oversize_blocks_must_sum_up_to_the_rounded_size_not_to_the_segment_size() {
+    // Odd large segments let the two differ: 14 + 11 MiB are enough for 24.5, not for its segment of 26.
+    let conf = "large_segment_size_mb:11,max_split_size_mb:11";
+    let mut w = World::new(conf, 40 * MIB, TorchVersion::REFERENCE);
+    w.touch(14 * MIB);
+    w.touch(2 * MIB);
+    w.device_calls();
+    w.alloc(24 * MIB + MIB / 2);
+    assert_eq!(w.device_calls(), ["malloc 26M refused", "free S0", "free S1", "malloc 26M"]);
+    assert_eq!(w.numbers()[..3], [0, 0, 0]);
+}
+
+#[test]
 fn w14_a_failing_device_call_flushes_the_cache_and_is_tried_once_more() {
     let mut w = world("");
     let a = w.alloc(400 * MIB);
@@ -150,7 +164,7 @@ fn w15_the_limit_refuses_without_asking_the_device() {
 const COLLECTING: &str = "garbage_collection_threshold:0.5,per_process_memory_fraction:0.5";
 
 /// Three cached blocks of 100, 102 and 104 MiB.
-fn three_cached(w: &mut crate::world::World) {
+fn three_cached(w: &mut World) {
     let blocks = [100, 102, 104].map(|mib| w.alloc(mib * MIB));
     for block in blocks {
         w.free(block);

@@ -319,3 +319,21 @@ fn a_private_pool_with_expandable_segments_can_be_lost_while_it_holds_memory() {
     assert_eq!(w.allocator.lost_pools(), 1);
     assert_eq!(w.current(AllocatedBytes), (130 * MIB) as i64);
 }
+
+#[test]
+fn ordinary_segments_that_went_back_do_not_keep_an_expandable_pool_from_being_lost() {
+    let mut w = world("");
+    let pool = mem_pool(&mut w);
+    inside(&mut w, pool, |w| w.touch(5 * MIB));
+    w.allocator.set_freeable(pool, true);
+    w.empty_cache();
+    w.allocator.set_freeable(pool, false);
+    w.set_conf("expandable_segments:True");
+    let first = inside(&mut w, pool, |w| {
+        w.touch(200 * MIB);
+        [70, 60, 70].map(|mib| w.alloc(mib * MIB))[0]
+    });
+    w.free(first);
+    destroy(&mut w, pool);
+    assert_eq!(w.allocator.lost_pools(), 1);
+}
