@@ -1,6 +1,6 @@
 //! Opening snapshots and understanding settings, for every command that replays.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use vramwise_model::settings::{self, Config, SettingsError};
 use vramwise_trace::{DeviceTrace, ReadOptions, Snapshot};
@@ -18,6 +18,28 @@ pub(crate) fn read(path: &Path) -> Result<Snapshot, Failure> {
         vramwise_trace::read_path(path, &options)
     };
     read.map_err(|error| Failure::from_error(&error).about(shown(path)))
+}
+
+/// The files that the user named; a directory stands for the snapshots in it, by rank.
+pub(crate) fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let found = vramwise_trace::list_inputs(path)
+            .map_err(|error| Failure::io("read the directory", path, &error))?;
+        if found.is_empty() {
+            return Err(Failure::new("there is no snapshot in the directory")
+                .at(shown(path))
+                .hint(
+                    "snapshots end in .pickle, .pkl or .json, with .gz or .zst behind it or not",
+                ));
+        }
+        files.extend(found);
+    }
+    Ok(files)
 }
 
 /// How a path is shown.

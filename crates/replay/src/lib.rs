@@ -8,6 +8,7 @@
 
 mod checker;
 mod divergence;
+mod emit;
 mod feed;
 mod final_state;
 mod history;
@@ -21,6 +22,7 @@ mod verify;
 mod what_if;
 
 pub use divergence::Divergence;
+pub use emit::replayed_snapshot;
 pub use program::{Op, Program, ReleaseScope};
 pub use recording::{Agreement, Agreements, Recording, VerifyOptions};
 pub use settings::recorded_config;

@@ -80,10 +80,19 @@ fn conf_at(text: &str) -> Result<ConfAt, String> {
 /// Replays and reports.
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     context.protect([&args.file])?;
+    let emit = args.emit.as_ref().map(|path| context.destination(path)).transpose()?;
     let snapshot = input::read(&args.file)?;
     let (number, device) = input::device(&snapshot, &args.file, context)?;
     let request = request::Request::new(args, &snapshot, device)?;
     let answer = request::answer(&request, device);
+    if let Some(destination) = emit {
+        let (emitted, _) = request.emit(&snapshot, number, &answer);
+        let mut bytes = Vec::new();
+        vramwise_trace::write_pickle(&emitted, &mut bytes)
+            .map_err(|error| Failure::from_error(&error))?;
+        destination.write(&bytes)?;
+        context.wrote(destination.path());
+    }
     let report = json::Report::new(args, number, &snapshot, &request, &answer);
     if context.global.json {
         context.report_json(&report)?;

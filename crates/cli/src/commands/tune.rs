@@ -1,13 +1,21 @@
 //! `vramwise tune FILE...`.
 
+mod json;
+mod plot;
+mod text;
+
 use std::path::PathBuf;
 
 use clap::ValueHint;
+use vramwise_model::settings::Config;
+use vramwise_replay::{Recording, VerifyOptions, recorded_config};
+use vramwise_tune::{Case, TuneOptions};
 use vramwise_types::TorchVersion;
 
 use crate::Status;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::input;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -17,7 +25,10 @@ Examples:
   vramwise tune snapshot.pickle --plot memory.svg
 
 The first lines of the report are the settings to paste. Every figure is an exact replay of the
-recorded program; the report says what it assumes.";
+recorded program; the report says what it assumes.
+
+Exit status: 0 a report, 1 the model does not reproduce a file (nothing is recommended then) or no
+setting fits the capacity, 2 unreadable input.";
 
 /// Find the best allocator settings for a recorded program.
 #[derive(Debug, clap::Args)]
@@ -32,12 +43,12 @@ pub(crate) struct Args {
     /// Also try each setting on N random variations of the history.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) jitter: u32,
-    /// Seed of the variations and of the search; the same seed gives the same report.
+    /// Seed of the variations; the same seed gives the same report.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
     /// Most settings to try.
-    #[arg(long, value_name = "N")]
-    pub(crate) candidates: Option<usize>,
+    #[arg(long, value_name = "N", default_value_t = TuneOptions::CANDIDATES)]
+    pub(crate) candidates: usize,
     /// Draw memory over time, before and after, into this SVG file.
     #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath)]
     pub(crate) plot: Option<PathBuf>,
@@ -49,8 +60,108 @@ pub(crate) struct Args {
     pub(crate) total: Option<u64>,
 }
 
+/// One input file, verified.
+struct Input {
+    file: String,
+    device: u32,
+    events: usize,
+    version: TorchVersion,
+    config: Config,
+    recording: Recording,
+    warnings: Vec<String>,
+}
+
 /// Searches and reports.
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
-    context.protect(&args.files)?;
-    Err(Failure::new("this build cannot tune yet"))
+    let files = input::expand(&args.files)?;
+    context.protect(&files)?;
+    let plot = args.plot.as_ref().map(|path| context.destination(path)).transpose()?;
+    if args.candidates == 0 {
+        return Err(Failure::new("--candidates is 0: there is nothing to try"));
+    }
+    let mut inputs = Vec::new();
+    for file in &files {
+        inputs.push(verified(args, file, context)?);
+    }
+    if let Some(failed) = inputs.iter().find(|i| !trustworthy(&i.recording)) {
+        return refuse(failed, context);
+    }
+    // One setting is wanted for all files; the first says what is in force now.
+    let (version, baseline) = (inputs[0].version, inputs[0].config.clone());
+    for other in inputs.iter().filter(|i| i.config != baseline) {
+        context.warn(&format!(
+            "{}: recorded under other settings than {}; the gain is measured against the latter's",
+            other.file, inputs[0].file
+        ));
+    }
+    let mut options = TuneOptions::new(version, baseline);
+    options.capacity = args.capacity;
+    options.total = args.total;
+    options.jitter = args.jitter;
+    options.seed = args.seed;
+    options.candidates = args.candidates;
+    let cases: Vec<Case> = inputs.iter().map(|i| Case::new(i.file.clone(), &i.recording)).collect();
+    let progress = context.progress("trying settings", args.candidates as u64);
+    let report = vramwise_tune::tune(&cases, &options, &|done, total| {
+        progress.set_total(total as u64);
+        progress.set(done as u64);
+    });
+    drop(progress);
+    if let Some(destination) = plot {
+        destination.write(plot::svg(&cases[0], &report, &options).as_bytes())?;
+        context.wrote(destination.path());
+    }
+    if context.global.json {
+        context.report_json(&json::Report::new(args, &inputs, &report, version))?;
+    } else {
+        context.report(&text::render(args, &inputs, &report, version, context))?;
+    }
+    let fits = report.candidates[report.recommended].oom_runs == 0;
+    Ok(if fits { Status::Fine } else { Status::Finding })
+}
+
+/// Whether figures from this recording's program can be believed: everything up to its end was
+/// reproduced.
+fn trustworthy(recording: &Recording) -> bool {
+    recording.impossible.is_none()
+        && recording.first_divergence.is_none()
+        && recording.agreement.all_exact()
+}
+
+fn verified(args: &Args, file: &std::path::Path, context: &Context) -> Result<Input, Failure> {
+    let snapshot = input::read(file)?;
+    let (number, device) = input::device(&snapshot, file, context)?;
+    let version = input::version(args.torch, &snapshot);
+    let (config, mut notes) = recorded_config(snapshot.settings.as_ref(), version);
+    let mut options = VerifyOptions::new(config.clone(), version);
+    options.total = args.total;
+    let mut recording = Recording::verify(device, &options);
+    if !trustworthy(&recording) && args.capacity.is_some() {
+        // the capacity may be the limit that the recording was made under
+        let limited = Recording::verify(device, &VerifyOptions { limit: args.capacity, ..options });
+        if trustworthy(&limited) {
+            recording = limited;
+        }
+    }
+    notes.append(&mut recording.assumptions);
+    recording.assumptions = notes;
+    Ok(Input {
+        file: input::shown(file),
+        device: number,
+        events: recording.entries,
+        version,
+        config,
+        recording,
+        warnings: snapshot.warnings.iter().map(|w| w.message.clone()).collect(),
+    })
+}
+
+/// A recording that the model does not reproduce proves nothing about other settings.
+fn refuse(failed: &Input, context: &Context) -> Result<Status, Failure> {
+    if context.global.json {
+        context.report_json(&json::Refusal::new(failed))?;
+    } else {
+        context.report(&text::refusal(failed, context.style()))?;
+    }
+    Ok(Status::Finding)
 }

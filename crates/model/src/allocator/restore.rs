@@ -28,7 +28,7 @@ impl<D: Device> Allocator<D> {
     pub fn restore(&mut self, segments: &[SegmentView]) -> Vec<(BlockId, Restored)> {
         let mut active = Vec::new();
         let mut open: Vec<(u32, u32)> = Vec::new(); // (reservation, last block)
-        for segment in segments {
+        for segment in segments.iter().filter(|s| !s.blocks.is_empty()) {
             let half = segment.pool.half(segment.small);
             let mut prev = NONE;
             let mut reservation = NONE;

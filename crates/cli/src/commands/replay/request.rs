@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use vramwise_model::settings::Config;
 use vramwise_replay::{
-    Addresses, Conditions, Outcome, Recording, VerifyOptions, recorded_config, what_if,
+    Addresses, Conditions, Outcome, Recording, VerifyOptions, recorded_config, replayed_snapshot,
+    what_if,
 };
 use vramwise_trace::{DeviceTrace, Snapshot};
 use vramwise_types::{Action, TorchVersion};
@@ -92,6 +93,24 @@ impl Request {
     /// Whether the question is what would have been, rather than what was.
     fn is_what_if(&self) -> bool {
         self.conf.is_some() || self.addresses.is_some()
+    }
+
+    /// The state and history at the end of the replay, as a snapshot.
+    pub(super) fn emit(
+        &self,
+        source: &Snapshot,
+        device: u32,
+        answer: &Answer,
+    ) -> (Snapshot, Outcome) {
+        let addresses = match &self.addresses {
+            Some(addrs) => Addresses::Listed(Arc::clone(addrs)),
+            None => Addresses::Driver,
+        };
+        let mut conditions = self.conditions(addresses);
+        if answer.what_if.is_none() {
+            conditions.limit = answer.recording.limit;
+        }
+        replayed_snapshot(source, device, &answer.recording, &conditions)
     }
 
     fn conditions(&self, addresses: Addresses) -> Conditions {
