@@ -115,7 +115,8 @@ mod tests {
         assert_eq!(parse_size(" 1.5 gb "), Ok(3 * GIB / 2));
         assert_eq!(parse_size("512m"), Ok(512 * MIB));
         assert_eq!(parse_size("1_000"), Ok(1000));
-        for bad in ["", "GiB", "12 parsecs", "-1", "1.", ".5G", "99999999999999999999G", "1e9", "9000000T"]
+        for bad in
+            ["", "GiB", "12 parsecs", "-1", "1.", ".5G", "99999999999999999999G", "1e9", "9000000T"]
         {
             assert!(parse_size(bad).is_err(), "{bad}");
         }
