@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
 
-use crate::commands::{completions, man, replay, tune, validate};
+use crate::commands::{completions, explain, man, replay, tune, validate};
 use crate::style::ColourChoice;
 
 const ABOUT: &str = "See, replay and tune the GPU memory of PyTorch programs, without a GPU";
@@ -14,6 +14,7 @@ Examples:
   vramwise validate snapshot.pickle       what is in it, and can it be replayed
   vramwise replay snapshot.pickle         does the model reproduce it exactly
   vramwise tune snapshot.pickle           the best allocator settings for this program
+  vramwise explain train.log              why did it run out of memory, and what would help
 
 A snapshot is what torch.cuda.memory._dump_snapshot() writes. Reading one never runs code from it,
 and no command uses the network or needs a GPU.
@@ -66,6 +67,7 @@ pub(crate) enum Command {
     Validate(validate::Args),
     Replay(replay::Args),
     Tune(tune::Args),
+    Explain(explain::Args),
     Completions(completions::Args),
     Man(man::Args),
 }

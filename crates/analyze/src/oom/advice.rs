@@ -214,7 +214,7 @@ impl Adviser<'_> {
     /// Whether expandable segments can be advised: not in force, and the platform and the release have them.
     fn can_expand(&self) -> bool {
         let around = self.case.around;
-        let in_force = around.in_force("expandable_segments:True").is_some();
+        let in_force = around.expandable().is_some();
         let old = self.oldest.is_some_and(|v| !v.at_least_2(1));
         let kind = match self.case.event.kind {
             Kind::Cuda => true,
@@ -239,23 +239,19 @@ impl Adviser<'_> {
                     known::EXPANDABLE.source
                 ),
             );
-        } else if self.case.around.in_force("expandable_segments:True").is_some() {
-            let settings =
-                self.case.around.in_force("expandable_segments:True").map_or(0, |s| s.line);
+        } else if self.case.around.expandable().is_some() {
+            let settings = self.case.around.expandable().map_or(0, |s| s.line);
             self.add(
                 "look for the blocks that stay alive: record a snapshot and open it with 'vramwise inspect'",
                 format!("expandable segments are in force (line {settings}) and {} is still cached: what is left lies within pieces of 20 MiB that live blocks hold", Human(cached)),
             );
         }
-        let split_in_force = self.case.around.in_force("max_split_size_mb:").is_some();
+        let split_in_force = self.case.around.in_force(|c| c.max_split_size != u64::MAX).is_some();
         let cuda_like = matches!(
             self.case.event.kind,
             Kind::Cuda | Kind::Hip | Kind::Npu | Kind::OtherAccelerator
         );
-        if !split_in_force
-            && cuda_like
-            && self.case.around.in_force("expandable_segments:True").is_none()
-        {
+        if !split_in_force && cuda_like && self.case.around.expandable().is_none() {
             let limit = split_limit(tried);
             let variable = match self.case.event.kind {
                 Kind::Npu => "PYTORCH_NPU_ALLOC_CONF",
@@ -332,7 +328,7 @@ impl Adviser<'_> {
             "raise or remove the limit: set_per_process_memory_fraction, per_process_memory_fraction in the settings, or the tool that sets it",
             format!("{} ({})", known::FRACTION.says, known::FRACTION.source),
         );
-        if let Some(found) = self.case.around.in_force("per_process_memory_fraction:") {
+        if let Some(found) = self.case.around.in_force(|c| c.per_process_memory_fraction < 1.0) {
             self.add(
                 format!("change per_process_memory_fraction in '{}'", found.text),
                 format!("line {} of the log sets it", found.line),

@@ -22,6 +22,8 @@ const SKIPPED_MOST: usize = 12;
 const LINES_MOST: usize = 60;
 /// Words by which a message begins; one that is being read does not reach beyond them.
 const BEGINNINGS: [&str; 3] = ["outofmemory", "wouldexceedallowedmemory", "youtriedtoallocate"];
+/// Compact bytes that a message can have.
+const MESSAGE_MOST: usize = 8 << 10;
 /// Bytes of a logger's prefix that are compared.
 const PREFIX_MOST: usize = 256;
 /// A line has to bring the reader this many bytes further (or be used up, or complete the message) to belong to it.
@@ -29,12 +31,13 @@ const PROGRESS_LEAST: usize = 3;
 
 /// All lines of a log with their tags.
 pub(super) struct Log<'a> {
+    pub(super) text: &'a str,
     pub(super) lines: Vec<Line<'a>>,
 }
 
 impl<'a> Log<'a> {
     pub(super) fn new(text: &'a str) -> Self {
-        Self { lines: super::lines::lines(text) }
+        Self { text, lines: super::lines::lines(text) }
     }
 
     /// Compact text of a line, without the tag.
@@ -64,6 +67,16 @@ impl<'a> Log<'a> {
         head
     }
 
+    /// Whether line `to` may continue line `from`, as far as their writers tell.
+    pub(super) fn may_lead_to(&self, from: usize, to: usize) -> bool {
+        from == to || self.lines.get(from).is_some_and(|l| self.may_continue(tag(l.text).0, to))
+    }
+
+    /// Whether a line begins with a quotation mark.
+    pub(super) fn is_quoted(&self, index: usize) -> bool {
+        self.lines.get(index).is_some_and(|l| l.text.trim_start().starts_with(['#', '>']))
+    }
+
     fn may_continue(&self, own: Option<&str>, index: usize) -> bool {
         let text = self.lines[index].text;
         if is_progress(text) {
@@ -75,24 +88,27 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// Reads the message that begins at byte `from` of the compact body of line `index`; says which further lines
+    /// Reads the message that begins at byte `from` of the compact body (given) of line `index`; says which further lines
     /// (by index) belong to it.
     pub(super) fn read<T>(
         &self,
         index: usize,
+        body: &[u8],
         from: usize,
         reader: impl Fn(&[u8]) -> Reading<T>,
     ) -> (Reading<T>, Vec<usize>) {
-        let body = self.body(index);
         let from = from.min(body.len());
         let prefix = normal(&body[from.saturating_sub(PREFIX_MOST)..from]);
-        let mut buffer = body[from..].to_vec();
+        let end = body.len().min(from + MESSAGE_MOST);
+        let mut buffer = body[from..end].to_vec();
         let mut best = reader(&buffer);
+        best.open &= end == body.len();
         let own = self.lines.get(index).and_then(|l| tag(l.text).0);
         let mut taken: Vec<usize> = Vec::new();
         let (mut skipped, mut next) = (0, index + 1);
         while best.open && best.reach == buffer.len() && next < self.lines.len() {
-            if skipped >= SKIPPED_MOST || taken.len() >= LINES_MOST {
+            if buffer.len() >= MESSAGE_MOST || skipped >= SKIPPED_MOST || taken.len() >= LINES_MOST
+            {
                 break;
             }
             match self.continuation(own, &prefix, next, &buffer, &reader) {
@@ -134,7 +150,7 @@ impl<'a> Log<'a> {
         let body = tag(self.lines[index].text).1;
         for fragment in fragments(body, prefix) {
             let mut extended = buffer.to_vec();
-            extended.extend_from_slice(&fragment);
+            extended.extend_from_slice(&fragment[..fragment.len().min(MESSAGE_MOST)]);
             let reading = reader(&extended);
             let gained = reading.reach.saturating_sub(buffer.len());
             let least = if reading.open { PROGRESS_LEAST.min(fragment.len()) } else { 1 };

@@ -23,8 +23,8 @@ pub(super) fn lines(text: &str) -> Vec<Line<'_>> {
     out
 }
 
-/// Appends the compact form of `text`.
-pub(super) fn compact_into(text: &str, out: &mut Vec<u8>) {
+/// Appends the compact form of `text`, which is UTF-8 as `text` is.
+fn compact_into(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     let mut i = 0;
     while i < bytes.len() {
@@ -187,6 +187,9 @@ pub(super) fn rank_of(tag: &str) -> Option<u32> {
 
 /// Whether the line is a progress bar: it may stand between the lines of a message and belongs to none.
 pub(super) fn is_progress(text: &str) -> bool {
+    if !text.contains(['%', '/']) {
+        return false;
+    }
     let rate = text.contains("it/s") || text.contains("s/it") || text.contains("?it/s");
     let percent = text.find('%').is_some_and(|p| {
         text[..p].bytes().last().is_some_and(|b| b.is_ascii_digit())

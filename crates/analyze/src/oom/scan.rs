@@ -10,25 +10,27 @@ use super::pattern::find;
 /// Bytes of the following line that are looked at together with a line, for texts that are wrapped in the middle
 /// of the words by which they are found.
 const OVERHANG: usize = 64;
-/// Compact bytes that a message can have.
-const MESSAGE_MOST: usize = 8 << 10;
+/// Texts of one kind that are looked at in one line.
+const IN_LINE_MOST: usize = 200;
+/// Compact bytes around a phrase in which its companion has to stand.
+const NEARBY: usize = 400;
 /// Events of one log; a log with more repeats itself.
 const EVENTS_MOST: usize = 10_000;
 
-/// Stems of which every text has one; lines without are passed over quickly.
-const STEMS: [&str; 8] = ["memory", "alloc", "oom", "_o", "nvml", "failure", "error", "result="];
+/// Stems of which every text has one in front of its figures; lines without are passed over.
+const STEMS: [&str; 8] =
+    ["memory", "alloc", "oom", "nvml", "failure", "error", "buffersize", "nativeapi"];
+/// Length of the longest stem.
+const STEM_MOST: usize = 10;
 
 /// All events of a log. The same text again is counted, not listed.
 pub(super) fn scan(log: &Log<'_>) -> Vec<Event> {
     let mut events: Vec<Event> = Vec::new();
-    for index in 0..log.lines.len() {
+    for index in candidates(log) {
         let mut hay = log.body(index);
         let own = hay.len();
         let overhang = log.overhang(index, &hay, OVERHANG);
         hay.extend_from_slice(&overhang);
-        if !STEMS.iter().any(|stem| find(&hay, stem, 0).is_some()) {
-            continue;
-        }
         let mut finder =
             Finder { log, index, hay: &hay, own, found: Vec::new(), further: Vec::new() };
         finder.all();
@@ -42,6 +44,53 @@ pub(super) fn scan(log: &Log<'_>) -> Vec<Event> {
         }
     }
     settle(events)
+}
+
+/// Lines in which a text may begin: those with a stem, the line in front of one, and those that break a stem.
+fn candidates(log: &Log<'_>) -> Vec<usize> {
+    let mut out: Vec<usize> = Vec::new();
+    let mut tail: Vec<u8> = Vec::new();
+    for index in 0..log.lines.len() {
+        let body = log.body(index);
+        let has_stem = contains_stem(&body);
+        if has_stem {
+            // Its text may begin in the line that it continues, other writers' lines in between.
+            out.extend(
+                (index.saturating_sub(MIXED)..=index).filter(|i| log.may_lead_to(*i, index)),
+            );
+        } else if index > 0 {
+            let head = undecorated_head(log, index, &body);
+            let broken = [tail.as_slice(), head].concat();
+            if contains_stem(&broken) || ends_in_stem(&tail) {
+                out.push(index - 1);
+            }
+        }
+        tail.clear();
+        tail.extend_from_slice(&body[body.len().saturating_sub(STEM_MOST)..]);
+    }
+    out.sort_unstable();
+    out.dedup();
+    out
+}
+
+/// Lines of other writers that are looked across for the beginning of a text.
+const MIXED: usize = 6;
+
+fn contains_stem(body: &[u8]) -> bool {
+    // The standard library searches short strings in text much faster than in bytes.
+    std::str::from_utf8(body).is_ok_and(|text| STEMS.iter().any(|stem| text.contains(stem)))
+}
+
+/// Whether the text breaks off inside a stem, after at least two letters.
+fn ends_in_stem(tail: &[u8]) -> bool {
+    STEMS.iter().any(|stem| (2..stem.len()).any(|n| tail.ends_with(&stem.as_bytes()[..n])))
+}
+
+/// The first bytes of a line, quotation marks left out.
+fn undecorated_head<'a>(log: &Log<'_>, index: usize, body: &'a [u8]) -> &'a [u8] {
+    let marks = body.iter().take_while(|b| matches!(b, b'#' | b'>' | b'"' | b'\'')).count();
+    let marks = if log.is_quoted(index) { marks } else { 0 };
+    &body[marks..body.len().min(marks + STEM_MOST)]
 }
 
 /// Adds an event, or counts it with an equal one.
@@ -118,13 +167,16 @@ impl Finder<'_, '_> {
         while let Some(at) = find(self.hay, needle, from).filter(|at| *at < self.own) {
             places.push(at);
             from = at + needle.len();
+            if places.len() >= IN_LINE_MOST {
+                break;
+            }
         }
         places
     }
 
     fn read<T>(&mut self, at: usize, reader: impl Fn(&[u8]) -> Reading<T>) -> Reading<T> {
-        let (reading, further) =
-            self.log.read(self.index, at, |text| reader(&text[..text.len().min(MESSAGE_MOST)]));
+        let body = &self.hay[..self.own];
+        let (reading, further) = self.log.read(self.index, body, at, reader);
         self.further = further;
         reading
     }
@@ -238,29 +290,35 @@ impl Finder<'_, '_> {
     fn phrases(&mut self) {
         for phrase in phrases::PHRASES {
             for at in self.places(phrase.text) {
-                let companion = phrase.with.is_none_or(|w| find(self.hay, w, 0).is_some());
+                let companion = phrase.with.is_none_or(|w| find(self.near(at), w, 0).is_some());
                 if !companion
                     || self.taken(at, phrase.text.len())
                     || phrases::is_talk(&self.hay[..at])
                 {
                     continue;
                 }
-                let numbers = Numbers { gpu: self.nccl_device(phrase.kind), ..Numbers::default() };
+                let numbers =
+                    Numbers { gpu: self.nccl_device(phrase.kind, at), ..Numbers::default() };
                 self.push(at, phrase.kind, phrase.form, phrase.words, numbers, false);
             }
         }
     }
 
     /// NCCL writes `host:pid:tid [device] …`.
-    fn nccl_device(&self, kind: Kind) -> Option<u32> {
+    fn nccl_device(&self, kind: Kind, at: usize) -> Option<u32> {
         if kind != Kind::Nccl {
             return None;
         }
-        let open = self.hay.iter().position(|b| *b == b'[')?;
-        let digits: Vec<u8> =
-            self.hay[open + 1..].iter().copied().take_while(u8::is_ascii_digit).collect();
-        let closes = self.hay.get(open + 1 + digits.len()) == Some(&b']');
-        std::str::from_utf8(&digits).ok()?.parse().ok().filter(|_| closes)
+        let before = &self.hay[at.saturating_sub(NEARBY)..at];
+        let open = before.iter().position(|b| *b == b'[')?;
+        let (device, digits) = super::amount::integer(&before[open + 1..])?;
+        let closes = before.get(open + 1 + digits) == Some(&b']');
+        device.and_then(|d| u32::try_from(d).ok()).filter(|_| closes)
+    }
+
+    /// The text around a place.
+    fn near(&self, at: usize) -> &[u8] {
+        &self.hay[at.saturating_sub(NEARBY)..self.hay.len().min(at + NEARBY)]
     }
 
     /// Bare names and mentions, for logs in which nothing better stands.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use vramwise_model::settings::{self, Lint, VARIABLES};
+use vramwise_model::settings::{self, Config, Lint, VARIABLES};
 use vramwise_types::TorchVersion;
 
 use super::event::Event;
@@ -30,6 +30,8 @@ pub struct FoundSettings {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Surroundings {
     pub(super) version: Option<TorchVersion>,
+    /// The release by whose rules settings strings are read.
+    rules: TorchVersion,
     pub(super) settings: Vec<FoundSettings>,
     pub(super) windows: bool,
     pub(super) wsl: bool,
@@ -47,22 +49,22 @@ impl Surroundings {
         let errors: BTreeSet<usize> =
             events.iter().flat_map(|e| e.further.iter().copied()).collect();
         let mut out = Self::default();
+        out.platform(log.text);
+        let any = |words: &[&str]| words.iter().any(|w| log.text.contains(w));
+        let settings = any(&["ALLOC_CONF", "llocatorSettings", "allocator_settings"]);
+        let mps = any(&[MPS_RATIO]);
         for (index, line) in log.lines.iter().enumerate() {
             let text = line.text;
-            if out.version.is_none() {
+            if out.version.is_none() && text.contains("orch") {
                 out.version = version_in(text);
             }
-            out.platform(text);
-            if errors.contains(&index) {
+            if !(settings || mps) || errors.contains(&index) {
                 continue;
             }
-            if out.mps_ratio_line.is_none() && sets_mps_ratio(text) {
+            if mps && out.mps_ratio_line.is_none() && sets_mps_ratio(text) {
                 out.mps_ratio_line = Some(line.number);
             }
-            if text.contains("ALLOC_CONF")
-                || text.contains("llocatorSettings")
-                || text.contains("allocator_settings")
-            {
+            if settings {
                 out.settings.extend(settings_in(text, line.number));
             }
         }
@@ -73,15 +75,25 @@ impl Surroundings {
     pub(super) fn lint_settings(&mut self, fallback: Option<TorchVersion>) {
         let oldest = TorchVersion::new(2, 0);
         let version = self.version.or(fallback).unwrap_or(TorchVersion::REFERENCE).max(oldest);
+        self.rules = version;
         for found in &mut self.settings {
             found.lints = settings::lint_variable(&found.name, version).into_iter().collect();
             found.lints.extend(settings::lint(&found.text, version));
         }
     }
 
-    /// Whether some settings string in force contains these words.
-    pub(super) fn in_force(&self, words: &str) -> Option<&FoundSettings> {
-        self.settings.iter().find(|s| s.in_force && s.text.replace(' ', "").contains(words))
+    /// The settings string in force whose settings pass a test, if one does. A string that PyTorch refuses is
+    /// never in force.
+    pub(super) fn in_force(&self, test: impl Fn(&Config) -> bool) -> Option<&FoundSettings> {
+        let parsed = |s: &&FoundSettings| {
+            settings::parse(&s.text, self.rules).is_ok_and(|p| test(&p.config))
+        };
+        self.settings.iter().filter(|s| s.in_force).find(parsed)
+    }
+
+    /// The string that switches expandable segments on.
+    pub(super) fn expandable(&self) -> Option<&FoundSettings> {
+        self.in_force(|c| c.expandable_segments)
     }
 
     fn platform(&mut self, text: &str) {
@@ -109,12 +121,14 @@ impl Surroundings {
     }
 }
 
+/// The variable of the MPS back end's limit.
+const MPS_RATIO: &str = "PYTORCH_MPS_HIGH_WATERMARK_RATIO";
+
 /// Whether a line sets PYTORCH_MPS_HIGH_WATERMARK_RATIO; the error's own advice to use it does not.
 fn sets_mps_ratio(text: &str) -> bool {
-    let name = "PYTORCH_MPS_HIGH_WATERMARK_RATIO";
-    text.match_indices(name).any(|(at, _)| {
+    text.match_indices(MPS_RATIO).any(|(at, _)| {
         let advice = is_advice(&text[..at]) != Advice::No;
-        !advice && value_behind(&text[at + name.len()..]).is_some()
+        !advice && value_behind(&text[at + MPS_RATIO.len()..]).is_some()
     })
 }
 

@@ -295,6 +295,26 @@ fn other_texts_of_the_same_kinds_are_found() {
     assert_eq!(npu.numbers.reserved.map(|a| a.bytes), Some(29_012_504_084));
 }
 
+#[test]
+fn enormous_lines_and_many_errors_take_no_time_to_speak_of() {
+    let words = [
+        "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; ",
+        "thcudacheckfail ",
+        "cudafailure [1] ",
+        "OutOfMemoryError ",
+        "\u{1b}[31m",
+        "[rank0]: ",
+        "(gpu1;",
+        "; 1.00GiB x",
+    ];
+    for word in words {
+        for separator in [" ", "\n"] {
+            let text = format!("{word}{separator}").repeat(40_000);
+            explain_log(&text);
+        }
+    }
+}
+
 // ---- random messages --------------------------------------------------------------------------------------------
 
 /// A size as PyTorch prints it (specification §10.1), with what a reader can know of it.

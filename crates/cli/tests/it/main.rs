@@ -3,6 +3,7 @@
 //! Snapshots lie in `snapshots/`; after an intended change run the tests with `INSTA_UPDATE=always`
 //! and read the difference.
 
+mod explain;
 mod help;
 mod room;
 mod streams;

@@ -1,0 +1,195 @@
+//! The report of `vramwise explain` for people.
+
+use std::fmt::Write as _;
+
+use unicode_width::UnicodeWidthStr as _;
+use vramwise_analyze::oom::{self, Amount};
+use vramwise_types::Human;
+
+use super::Explained;
+use crate::context::Context;
+use crate::style::Style;
+use crate::text::{counted, printable};
+
+/// Columns of text where no terminal says otherwise.
+const COLUMNS: usize = 100;
+
+pub(super) fn render(explained: &[Explained], context: &Context) -> String {
+    let page = Page { style: context.style(), columns: context.width().unwrap_or(COLUMNS).max(40) };
+    let mut text = String::new();
+    for one in explained {
+        page.file(&mut text, one, explained.len() > 1);
+    }
+    text
+}
+
+struct Page {
+    style: Style,
+    columns: usize,
+}
+
+impl Page {
+    fn file(&self, text: &mut String, one: &Explained, several: bool) {
+        let found = &one.report.explanations;
+        let version = match one.report.torch_version {
+            Some(version) => format!(", PyTorch {version}"),
+            None => String::new(),
+        };
+        if found.is_empty() {
+            let _ = writeln!(
+                text,
+                "{}: no out-of-memory error was found{version}",
+                self.style.bold(&printable(&one.file))
+            );
+        } else if several || found.len() > 1 {
+            let errors = counted(found.len() as u64, "different out-of-memory error");
+            let file = self.style.bold(&printable(&one.file));
+            let _ = writeln!(text, "{file}: {errors}{version}\n");
+        }
+        for explanation in found {
+            self.explanation(text, explanation);
+        }
+        self.settings(text, &one.report.settings);
+    }
+
+    fn explanation(&self, text: &mut String, explanation: &oom::Explanation) {
+        let event = &explanation.event;
+        let mut place = format!("line {}", event.line);
+        if let Some(rank) = event.rank {
+            let _ = write!(place, ", rank {rank}");
+        }
+        if let Some(gpu) = event.numbers.gpu {
+            let _ = write!(place, ", GPU {gpu}");
+        }
+        if let Some(age) = event.age {
+            let _ = write!(place, ", text of {age}");
+        }
+        if event.times > 1 {
+            let _ = write!(place, ", {} times", event.times);
+        }
+        if event.cut {
+            place.push_str(", cut off");
+        }
+        let _ = writeln!(text, "{} ({place})", self.style.bold(&heading(event)));
+        self.numbers(text, &event.numbers);
+        let cause = self.style.bad(explanation.cause.sentence());
+        let _ = writeln!(text, "\n  {} {cause}", self.style.bold("cause"));
+        let sure = format!("confidence {:.0} %", explanation.confidence * 100.0);
+        let _ = writeln!(text, "        {}", self.style.dim(&sure));
+        for why in &explanation.why {
+            self.item(text, "  - ", why);
+        }
+        for fact in &explanation.facts {
+            self.item(text, "  - ", &format!("{} [{}]", fact.says, fact.source));
+        }
+        let _ = writeln!(text, "\n  {}", self.style.bold("what to do, most effective first"));
+        for (number, advice) in explanation.advice.iter().enumerate() {
+            self.item(text, &format!("  {}. ", number + 1), &advice.action);
+            self.dimmed(text, "     ", &advice.evidence);
+        }
+        text.push('\n');
+    }
+
+    fn numbers(&self, text: &mut String, n: &oom::Numbers) {
+        let rows: [(&str, Option<Amount>); 10] = [
+            ("asked for", n.tried),
+            ("card", n.total),
+            ("free", n.free),
+            ("allocated by PyTorch", n.allocated),
+            ("reserved, not allocated", n.cached()),
+            ("in private pools", n.private_pools),
+            ("this process", n.process_in_use),
+            ("allowed", n.allowed),
+            ("other allocations", n.other),
+            ("active", n.active),
+        ];
+        for (label, amount) in rows {
+            if let Some(amount) = amount {
+                let _ = writeln!(text, "  {label:<24} {:>12}", Human(amount.bytes));
+            }
+        }
+        for process in &n.processes {
+            let name = match process.pid {
+                Some(pid) => format!("process {pid}"),
+                None => "a process".to_owned(),
+            };
+            match process.used {
+                Some(used) => {
+                    let _ = writeln!(text, "  {name:<24} {:>12}", Human(used.bytes));
+                }
+                None => {
+                    let _ = writeln!(text, "  {name:<24} {:>12}", "unknown");
+                }
+            }
+        }
+    }
+
+    fn settings(&self, text: &mut String, settings: &[oom::FoundSettings]) {
+        for found in settings {
+            let what = if found.in_force { "sets" } else { "recommends" };
+            let line = format!("line {} {what} {}={}", found.line, found.name, found.text);
+            let _ = writeln!(text, "{}", self.style.bold(&printable(&line)));
+            for lint in &found.lints {
+                self.item(text, "  - ", &lint.to_string());
+            }
+        }
+    }
+
+    /// A paragraph behind a mark, its further lines indented as far.
+    fn item(&self, text: &mut String, mark: &str, words: &str) {
+        for (i, line) in wrapped(&printable(words), self.columns - mark.len()).iter().enumerate() {
+            let lead = if i == 0 { mark.to_owned() } else { " ".repeat(mark.len()) };
+            let _ = writeln!(text, "{lead}{line}");
+        }
+    }
+
+    fn dimmed(&self, text: &mut String, lead: &str, words: &str) {
+        for line in wrapped(&printable(words), self.columns - lead.len()) {
+            let _ = writeln!(text, "{lead}{}", self.style.dim(&line));
+        }
+    }
+}
+
+/// What the text is, as a person would call it.
+fn heading(event: &oom::Event) -> String {
+    match event.form {
+        oom::Form::CachingAllocator | oom::Form::BeyondOneExabyte => {
+            let device = match event.kind {
+                oom::Kind::OtherAccelerator => "accelerator".to_owned(),
+                kind => kind.name().to_uppercase(),
+            };
+            format!("{device} out of memory")
+        }
+        _ => event.words.to_owned(),
+    }
+}
+
+/// The words in lines of at most `columns`, longer words by themselves.
+fn wrapped(words: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in words.split_whitespace() {
+        if let Some(line) = lines.last_mut()
+            && (line.is_empty() || line.width() + 1 + word.width() <= columns)
+        {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+            continue;
+        }
+        lines.push(word.to_owned());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_wrapped_and_none_is_lost() {
+        assert_eq!(wrapped("a bb ccc", 4), ["a bb", "ccc"]);
+        assert_eq!(wrapped("abcdefgh i", 4), ["abcdefgh", "i"]);
+        assert_eq!(wrapped("", 4), [""]);
+    }
+}
