@@ -86,17 +86,20 @@ pub(crate) fn mark_dominated(candidates: &mut [Candidate]) {
         )
     };
     let all: Vec<_> = candidates.iter().map(|c| (figures(c), c.options())).collect();
+    let fewest = all.iter().map(|(figures, _)| figures.0).min().unwrap_or(0);
     for (i, candidate) in candidates.iter_mut().enumerate() {
         let (own, options) = all[i];
-        candidate.dominated = all.iter().enumerate().any(|(j, (other, other_options))| {
-            let no_worse = other.0 <= own.0
-                && other.1 <= own.1
-                && other.2 <= own.2
-                && (other.3 <= own.3 || own.3 == u64::MAX);
-            let differs = (other.0, other.1, other.2) != (own.0, own.1, own.2);
-            // of settings that do the same the simplest and earliest stays
-            let simpler = (*other_options, j) < (options, i);
-            j != i && no_worse && (differs || simpler)
-        });
+        // what fails more often than another is no choice, however cheap it is
+        candidate.dominated = own.0 > fewest
+            || all.iter().enumerate().any(|(j, (other, other_options))| {
+                let no_worse = other.0 <= own.0
+                    && other.1 <= own.1
+                    && other.2 <= own.2
+                    && (other.3 <= own.3 || own.3 == u64::MAX);
+                let differs = (other.0, other.1, other.2) != (own.0, own.1, own.2);
+                // of settings that do the same the simplest and earliest stays
+                let simpler = (*other_options, j) < (options, i);
+                j != i && no_worse && (differs || simpler)
+            });
     }
 }

@@ -1,10 +1,13 @@
 //! Variations of a program: its own steps in another order, some left out, some twice.
 //!
-//! A recording is one draw of what the program does. Steps are found in the history itself: places that
-//! no short-lived allocation crosses cut it into pieces, and a piece that neither allocates nor frees
-//! anything which outlives it can stand anywhere a piece of that kind stood. Drawing these pieces anew,
-//! with replacement, varies order and sizes without inventing any (a bootstrap of the steps).
+//! A recording is one draw of what the program does. Steps are found in the history itself: where few
+//! short-lived allocations are alive (the end of a training step, the gap between two requests), it is cut
+//! into pieces. A piece that neither allocates nor frees anything long-lived can stand anywhere a piece of
+//! that kind stood. Drawing these pieces anew, with replacement, varies order and sizes without inventing
+//! any (a bootstrap of the steps). What a piece hands over to the next (a batch that is replaced only when
+//! the next one is there) is freed where the next piece frees what it was handed.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use vramwise_replay::{Op, Program};
@@ -15,6 +18,8 @@ use crate::case::Case;
 const SHORT_LIVED: usize = 4;
 /// Pieces shorter than this share of the program (1 / n) are joined with their neighbour.
 const PIECES_MAX: usize = 64;
+/// A cut may cross the fewest allocations anywhere and this share (1 / n) of the most.
+const CROSSING: i64 = 50;
 
 /// Finds what can be moved, or `None` where the history shows no repeating steps.
 pub(crate) fn variations(case: &Case, count: u32, seed: u64) -> Option<Vec<Case>> {
@@ -61,85 +66,130 @@ impl Random {
 struct Piece {
     start: usize,
     end: usize,
-    /// Allocates and frees only what does not outlive it.
+    /// Allocates and frees nothing long-lived.
     movable: bool,
 }
 
-/// When each slot was allocated and given back for good.
-fn lifetimes(program: &Program) -> Vec<(usize, usize)> {
+/// When a slot was allocated and given back for good.
+#[derive(Clone, Copy)]
+struct Life {
+    from: usize,
+    to: usize,
+    short: bool,
+}
+
+fn lives(program: &Program) -> Vec<Life> {
     let end = program.ops.len();
-    let mut lives = vec![(0, end); program.slots as usize];
+    let mut lives = vec![Life { from: 0, to: end, short: false }; program.slots as usize];
     for (i, op) in program.ops.iter().enumerate() {
         match *op {
-            Op::Malloc { slot, .. } => lives[slot as usize].0 = i,
-            Op::Free { slot } | Op::Complete { slot } => lives[slot as usize].1 = i,
+            Op::Malloc { slot, .. } => lives[slot as usize].from = i,
+            Op::Free { slot } | Op::Complete { slot } => lives[slot as usize].to = i,
             Op::Failed { .. } | Op::FreePending { .. } | Op::Release { .. } => {}
         }
+    }
+    for life in &mut lives {
+        let freed = life.to < end && life.from >= program.preamble;
+        life.short = freed && life.to - life.from <= end / SHORT_LIVED;
     }
     lives
 }
 
-fn pieces(program: &Program) -> Vec<Piece> {
-    let (ops, lives) = (&program.ops, lifetimes(program));
-    let short = ops.len() / SHORT_LIVED;
-    // how many short-lived allocations are alive across the gap before operation i
-    let mut crossing = vec![0i64; ops.len() + 1];
-    for &(from, to) in lives.iter().filter(|(from, to)| to - from <= short) {
-        crossing[from + 1] += 1;
-        crossing[(to + 1).min(ops.len())] -= 1;
+/// For every place between two operations, the short-lived allocations alive across it.
+fn crossings(program: &Program, lives: &[Life]) -> Vec<i64> {
+    let mut crossing = vec![0i64; program.ops.len() + 1];
+    for life in lives.iter().filter(|life| life.short) {
+        crossing[life.from + 1] += 1;
+        crossing[life.to + 1] -= 1;
     }
+    let mut alive = 0;
+    for count in &mut crossing {
+        alive += *count;
+        *count = alive;
+    }
+    crossing
+}
+
+fn pieces(program: &Program) -> Vec<Piece> {
+    let (ops, lives) = (&program.ops, lives(program));
+    let crossing = crossings(program, &lives);
+    let inner = &crossing[ops.len() / 10..=ops.len() - ops.len() / 10];
+    let fewest = inner.iter().min().copied().unwrap_or(0);
+    let few = fewest + inner.iter().max().copied().unwrap_or(0) / CROSSING;
     let least = (ops.len() / PIECES_MAX).max(1);
-    let (mut open, mut start, mut found) = (0, program.preamble, Vec::new());
-    for i in program.preamble..=ops.len() {
-        open += if i > program.preamble { crossing[i] } else { crossing[..=i].iter().sum() };
-        let last = i == ops.len();
-        if (open == 0 && i - start >= least) || last && i > start {
+    let (mut start, mut found) = (program.preamble, Vec::new());
+    for i in program.preamble + 1..=ops.len() {
+        let quiet =
+            crossing[i] <= few && crossing.get(i + 1).is_none_or(|next| *next > crossing[i]);
+        if quiet && i - start >= least || i == ops.len() {
             found.push((start, i));
             start = i;
         }
     }
-    let inside = |(start, end): (usize, usize)| {
-        let own = |slot: u32| {
-            let (from, to) = lives[slot as usize];
-            from >= start && to < end
-        };
+    let movable = |(start, end): (usize, usize)| {
         ops[start..end].iter().all(|op| match *op {
             Op::Malloc { slot, .. }
             | Op::Free { slot }
             | Op::FreePending { slot }
-            | Op::Complete { slot } => own(slot),
+            | Op::Complete { slot } => lives[slot as usize].short,
             Op::Failed { .. } | Op::Release { .. } => true,
         })
     };
-    found
-        .into_iter()
-        .map(|(start, end)| Piece { start, end, movable: inside((start, end)) })
-        .collect()
+    let piece =
+        |range: (usize, usize)| Piece { start: range.0, end: range.1, movable: movable(range) };
+    found.into_iter().map(piece).collect()
 }
 
 /// The program made of these ranges of operations; allocations of a repeated range get names of their own.
 fn assemble(program: &Program, picked: impl Iterator<Item = (usize, usize)>) -> Program {
+    let lives = lives(program);
     let mut made = Program {
         ops: program.ops[..program.preamble].to_vec(),
         events: program.events[..program.preamble].to_vec(),
         ..program.clone()
     };
     let mut names: Vec<u32> = (0..program.slots).collect();
+    // what the pieces before left to be freed, oldest first
+    let mut handed: VecDeque<u32> = VecDeque::new();
     for (start, end) in picked {
+        let mut own: VecDeque<u32> = VecDeque::new();
+        let inherited = handed.len();
+        let mut taken = 0;
         for i in start..end {
             let mut op = program.ops[i];
-            if let Op::Malloc { slot, .. } = &mut op {
-                names[*slot as usize] = made.slots;
-                *slot = made.slots;
-                made.slots += 1;
-            } else if let Op::Free { slot } | Op::FreePending { slot } | Op::Complete { slot } =
-                &mut op
-            {
-                *slot = names[*slot as usize];
+            match &mut op {
+                Op::Malloc { slot, .. } => {
+                    let life = lives[*slot as usize];
+                    names[*slot as usize] = made.slots;
+                    *slot = made.slots;
+                    made.slots += 1;
+                    if life.short && life.to >= end {
+                        own.push_back(*slot);
+                    }
+                }
+                Op::Free { slot } | Op::FreePending { slot } | Op::Complete { slot } => {
+                    let life = lives[*slot as usize];
+                    if life.short && life.from < start {
+                        // A completion of something handed over is taken for its whole free.
+                        let first = !matches!(program.ops[i], Op::FreePending { .. });
+                        let Some(slot) = handed.pop_front().filter(|_| first) else { continue };
+                        taken += 1;
+                        op = Op::Free { slot };
+                    } else {
+                        *slot = names[*slot as usize];
+                    }
+                }
+                Op::Failed { .. } | Op::Release { .. } => {}
             }
             made.ops.push(op);
             made.events.push(program.events[i]);
         }
+        // what this piece had no use for ends with it
+        for slot in handed.drain(..inherited - taken) {
+            made.ops.push(Op::Free { slot });
+            made.events.push(program.events[end - 1]);
+        }
+        handed.append(&mut own);
     }
     made
 }
@@ -190,6 +240,37 @@ mod tests {
                 }
             }
             assert_eq!(live.len(), 1, "only the long-lived allocation stays");
+        }
+    }
+
+    #[test]
+    fn a_batch_that_lives_into_the_next_step_is_freed_there() {
+        let mut program = Program { streams: vec![0], pools: 1, ..Program::default() };
+        let malloc = |size, slot| Op::Malloc { size, stream: 0, pool: 0, slot };
+        for step in 0..20u32 {
+            program.ops.push(malloc(u64::from(step + 1) << 20, 2 * step));
+            if step > 0 {
+                program.ops.push(Op::Free { slot: 2 * (step - 1) });
+            }
+            program.ops.push(malloc(4 << 20, 2 * step + 1));
+            program.ops.push(Op::Free { slot: 2 * step + 1 });
+        }
+        program.events = (0..program.ops.len() as u32).collect();
+        program.slots = 40;
+        let case = Case { name: "x".to_owned(), program, calls: Arc::from([]) };
+        let variations = variations(&case, 4, 3).expect("twenty steps repeat");
+        for v in &variations {
+            let mut live = std::collections::BTreeSet::new();
+            let mut most = 0;
+            for op in &v.program.ops {
+                match op {
+                    Op::Malloc { slot, .. } => assert!(live.insert(*slot)),
+                    Op::Free { slot } => assert!(live.remove(slot)),
+                    _ => {}
+                }
+                most = most.max(live.len());
+            }
+            assert!(most <= 3, "{most} allocations at once");
         }
     }
 

@@ -95,7 +95,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
         ));
     }
     let mut options = TuneOptions::new(version, baseline);
-    options.capacity = args.capacity;
+    options.capacity = args.capacity.or_else(|| recorded_capacity(&inputs));
     options.total = args.total;
     options.jitter = args.jitter;
     options.seed = args.seed;
@@ -112,12 +112,19 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
         context.wrote(destination.path());
     }
     if context.global.json {
-        context.report_json(&json::Report::new(args, &inputs, &report, version))?;
+        context.report_json(&json::Report::new(&options, &inputs, &report))?;
     } else {
-        context.report(&text::render(args, &inputs, &report, version, context))?;
+        context.report(&text::render(&options, &inputs, &report, context))?;
     }
     let fits = report.candidates[report.recommended].oom_runs == 0;
     Ok(if fits { Status::Fine } else { Status::Finding })
+}
+
+/// The capacity that failed requests of the recordings point to; the question then is which settings would
+/// have fitted.
+fn recorded_capacity(inputs: &[Input]) -> Option<u64> {
+    let failed = inputs.iter().filter(|input| !input.recording.ooms.is_empty());
+    failed.filter_map(|input| input.recording.limit).max()
 }
 
 /// Whether figures from this recording's program can be believed: everything up to its end was

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 use vramwise_model::settings;
-use vramwise_tune::Report as Found;
+use vramwise_tune::{Report as Found, TuneOptions};
 use vramwise_types::TorchVersion;
 
-use super::{Args, Input};
+use super::Input;
 
 #[derive(Serialize)]
 pub(super) struct Report {
@@ -93,7 +93,8 @@ struct OptionReport {
 }
 
 impl Report {
-    pub(super) fn new(args: &Args, inputs: &[Input], found: &Found, version: TorchVersion) -> Self {
+    pub(super) fn new(options: &TuneOptions, inputs: &[Input], found: &Found) -> Self {
+        let version = options.version;
         let baseline = &found.candidates[found.baseline];
         let best = &found.candidates[found.recommended];
         let gain = gain(baseline.worst_peak(), best.worst_peak());
@@ -101,7 +102,7 @@ impl Report {
             schema: 1,
             files: inputs.iter().map(file).collect(),
             torch_version: version.to_string(),
-            capacity_bytes: args.capacity,
+            capacity_bytes: options.capacity,
             baseline: candidate(baseline),
             recommended: Recommended {
                 candidate: candidate(best),
@@ -157,6 +158,13 @@ pub(super) fn assumptions(inputs: &[Input], found: &Found) -> Vec<String> {
     };
     let mut all: Vec<String> = inputs.iter().flat_map(of).collect();
     all.extend(found.notes.iter().cloned());
+    if inputs.iter().any(|input| !input.recording.ooms.is_empty()) {
+        all.push(
+            "the recorded program ran out of memory: its history shows what it did then, so that \
+             figures hold up to the first failed request"
+                .to_owned(),
+        );
+    }
     all.push(
         "the program asks for the same memory in the same order under every setting".to_owned(),
     );

@@ -2,20 +2,19 @@
 
 use std::fmt::Write as _;
 
-use vramwise_tune::{Candidate, Report};
-use vramwise_types::{Human, TorchVersion};
+use vramwise_tune::{Candidate, Report, TuneOptions};
+use vramwise_types::Human;
 
-use super::{Args, Input, json};
+use super::{Input, json};
 use crate::context::Context;
 use crate::style::{Paint, Style};
 use crate::table::{Cell, Column, Table};
 use crate::text::{counted, grouped, printable};
 
 pub(super) fn render(
-    args: &Args,
+    options: &TuneOptions,
     inputs: &[Input],
     report: &Report,
-    version: TorchVersion,
     context: &Context,
 ) -> String {
     let style = context.style();
@@ -24,10 +23,10 @@ pub(super) fn render(
         head(&mut text, input, style);
     }
     text.push('\n');
-    recommendation(&mut text, args, report, version, style);
+    recommendation(&mut text, options, report, style);
     figures(&mut text, report, style);
     let _ = writeln!(text, "\n{}", style.bold("settings tried"));
-    text.push_str(&table(args, report, context).render(style, context.width()));
+    text.push_str(&table(options, report, context).render(style, context.width()));
     rest_of_table(&mut text, report, context, style);
     let _ = writeln!(text, "\n{}", style.bold("what each option does here, alone"));
     for effect in &report.effects {
@@ -73,13 +72,8 @@ fn named(conf: &str) -> &str {
     if conf.is_empty() { "PyTorch's defaults" } else { conf }
 }
 
-fn recommendation(
-    text: &mut String,
-    args: &Args,
-    report: &Report,
-    version: TorchVersion,
-    style: Style,
-) {
+fn recommendation(text: &mut String, options: &TuneOptions, report: &Report, style: Style) {
+    let version = options.version;
     let baseline = &report.candidates[report.baseline];
     let best = &report.candidates[report.recommended];
     let (bytes, percent) = json::gain(baseline.worst_peak(), best.worst_peak());
@@ -118,7 +112,7 @@ fn recommendation(
             let _ = writeln!(text, "  peak of reserved memory  {}", style.good(&change));
         }
     }
-    if let Some(capacity) = args.capacity {
+    if let Some(capacity) = options.capacity {
         let failing = |c: &Candidate| format!("{} of {} replays", c.oom_runs, c.runs);
         let _ = writeln!(
             text,
@@ -158,8 +152,8 @@ fn ratio(bytes: u64, live: u64) -> String {
     if live == 0 { "-".to_owned() } else { format!("{:.3}×", bytes as f64 / live as f64) }
 }
 
-fn table(args: &Args, report: &Report, context: &Context) -> Table {
-    let limited = args.capacity.is_some();
+fn table(options: &TuneOptions, report: &Report, context: &Context) -> Table {
+    let limited = options.capacity.is_some();
     let ranged =
         report.candidates.iter().any(|c| c.peak_reserved_range.0 != c.peak_reserved_range.1);
     let mut columns = vec![Column::wrapped("settings"), Column::right("peak reserved")];
