@@ -81,8 +81,7 @@ pub(crate) struct Verifier<'a> {
 impl<'a> Verifier<'a> {
     pub(crate) fn new(history: &'a History, setup: &'a Setup, pools: &'a PoolMap) -> Self {
         // Failed requests without a known limit: the card, or a limit that the file does not tell.
-        let failed = history.entries.iter().any(|e| e.action == Action::Oom);
-        let refuses = setup.limit.is_none() && failed;
+        let refuses = refuses(history, setup);
         let mut allocator =
             Allocator::new(setup.config.clone(), setup.version, Feed::new(setup.total, refuses));
         if setup.limit.is_some() {
@@ -246,35 +245,71 @@ impl<'a> Verifier<'a> {
             return;
         }
         let x = self.history.entries[cause];
-        let pool = self.pool_of(cause);
-        if !self.could_release(pool, &x) {
-            return self.release(at, at + releases);
+        let end = at + releases;
+        if !self.could_release(self.pool_of(cause), &x) || !self.flush(at, end, cause) {
+            self.release(at, end);
         }
-        if !self.try_malloc(at, cause) {
-            self.release(at, at + releases);
+    }
+
+    /// Takes the releases `at..end` for those of the malloc at `cause`. Where they belong to several
+    /// pools, the first of them may be the end of a pool, and the rest the malloc's.
+    fn flush(&mut self, at: usize, end: usize, cause: usize) -> bool {
+        if self.try_malloc(at, cause) {
+            return true;
         }
+        if self.pools.count() == 1 {
+            return false;
+        }
+        let calls = self.pools.calls(self.history, at, end);
+        let Some((_, before)) = calls.split_last() else { return false };
+        for i in 0..before.len() {
+            let split = calls[i].1;
+            let undo = self.checkpoint();
+            self.release(at, split);
+            if self.checker.mismatch.is_none() && self.try_malloc(split, cause) {
+                return true;
+            }
+            self.undo(undo);
+        }
+        false
     }
 
     /// Runs a malloc and keeps it only if it matches; says whether it did.
     fn try_malloc(&mut self, at: usize, cause: usize) -> bool {
-        let allocator = self.allocator.clone();
-        let checker = self.checker.clone();
-        let (ops, slots) = (self.program.ops.len(), self.program.slots);
-        let (pool, pending) = (self.last_pool, self.pending.clone());
+        let before = self.checkpoint();
         self.malloc(at, cause);
         if self.checker.mismatch.is_none() {
             return true;
         }
-        self.allocator = allocator;
-        self.checker = checker;
-        self.program.ops.truncate(ops);
-        self.program.events.truncate(ops);
-        self.program.slots = slots;
-        self.ooms.retain(|oom| oom.at < at);
-        self.last_pool = pool;
-        self.pending = pending;
-        self.live.retain(|_, (_, slot)| *slot < slots);
+        self.undo(before);
         false
+    }
+
+    fn checkpoint(&self) -> Checkpoint<'a> {
+        Checkpoint {
+            allocator: self.allocator.clone(),
+            checker: self.checker.clone(),
+            ops: self.program.ops.len(),
+            scopes: self.program.scopes.len(),
+            slots: self.program.slots,
+            ooms: self.ooms.len(),
+            pending: self.pending.clone(),
+            last_pool: self.last_pool,
+        }
+    }
+
+    /// Back to a checkpoint, from which nothing was freed but what a flush completed.
+    fn undo(&mut self, to: Checkpoint<'a>) {
+        self.allocator = to.allocator;
+        self.checker = to.checker;
+        self.program.ops.truncate(to.ops);
+        self.program.events.truncate(to.ops);
+        self.program.scopes.truncate(to.scopes);
+        self.program.slots = to.slots;
+        self.ooms.truncate(to.ooms);
+        self.pending = to.pending;
+        self.last_pool = to.last_pool;
+        self.live.retain(|_, (_, slot)| *slot < to.slots);
     }
 
     /// Whether a malloc of `x` could return memory first (§16.2 rule 3). Without a known limit that is
@@ -323,12 +358,49 @@ impl<'a> Verifier<'a> {
 
     /// A malloc whose entries are `at..=cause`.
     fn malloc(&mut self, at: usize, cause: usize) {
+        let pool = self.pool_of(cause);
+        if self.history.entries[cause].action == Action::Oom && self.pools.count() > 1 {
+            return self.failed(at, cause, pool);
+        }
+        self.malloc_from(at, cause, pool);
+    }
+
+    /// A request that failed: the history does not say in which pool. Releases before it say that it
+    /// was the default one; without any it is tried in the pool that was used before, then in the
+    /// default one and the others.
+    fn failed(&mut self, at: usize, cause: usize, last: PoolIndex) {
+        let entries = &self.history.entries;
+        let releases = entries[at..cause].iter().any(|e| e.action.is_release());
+        let x = entries[cause];
+        let mut pools = vec![last];
+        if releases {
+            pools.insert(0, PoolIndex::DEFAULT);
+        } else {
+            pools.push(PoolIndex::DEFAULT);
+        }
+        pools.extend((1..self.pools.count()).rev().map(|p| PoolIndex(p as u32)));
+        for (i, pool) in pools.iter().enumerate() {
+            let known = pools[..i].contains(pool);
+            let serves = self.allocator.miss_size(*pool, x.size, StreamIndex(x.stream)).is_none();
+            if known || serves {
+                continue;
+            }
+            let before = self.checkpoint();
+            self.malloc_from(at, cause, *pool);
+            if self.checker.mismatch.is_none() {
+                return;
+            }
+            self.undo(before);
+        }
+        self.malloc_from(at, cause, last);
+    }
+
+    fn malloc_from(&mut self, at: usize, cause: usize, pool: PoolIndex) {
         let entries = &self.history.entries;
         let x = entries[cause];
-        let pool = self.pool_of(cause);
         self.last_pool = pool;
         self.allocator.device_mut().expect(&entries[at..cause]);
-        self.free_pools(&entries[at..cause]);
+        self.free_pools(at, cause);
         let stream = StreamIndex(x.stream);
         let routing = pool != PoolIndex::DEFAULT;
         let event = self.history.event_of(at);
@@ -373,21 +445,23 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// A private pool whose segments are released has no users any more.
-    fn free_pools(&mut self, entries: &[Ev]) {
+    /// The private pools whose segments the entries `at..end` release have no users; whether others have,
+    /// only their silence tells: so they are taken to have some.
+    fn free_pools(&mut self, at: usize, end: usize) {
         if self.pools.count() == 1 {
             return;
         }
-        let at = self.checker.at;
-        for (i, _) in entries.iter().enumerate().filter(|(_, e)| e.action.is_release()) {
-            self.allocator.set_freeable(self.pools.of_release(at + i), true);
+        let released = self.pools.released(self.history, at, end);
+        for pool in (1..self.pools.count()).map(|p| PoolIndex(p as u32)) {
+            self.allocator.set_freeable(pool, released.contains(&pool));
         }
+        self.allocator.order_pools(released);
     }
 
     /// Releases `at..end` that no malloc caused: one or more calls of empty_cache or ends of pools.
     fn release(&mut self, at: usize, end: usize) {
-        for call in self.pools.calls(self.history, at, end) {
-            self.free_pools(&self.history.entries[at..end]);
+        self.free_pools(at, end);
+        for (call, _) in self.pools.calls(self.history, at, end) {
             let scope = u32::try_from(self.program.scopes.len()).unwrap_or(u32::MAX);
             self.push_op(Op::Release { scope });
             self.program.scopes.push(call.clone());
@@ -401,6 +475,23 @@ impl<'a> Verifier<'a> {
             self.diverge();
         }
     }
+}
+
+/// What is restored where a reading of the history does not hold.
+struct Checkpoint<'a> {
+    allocator: Allocator<Feed>,
+    checker: Checker<'a>,
+    ops: usize,
+    scopes: usize,
+    slots: u32,
+    ooms: usize,
+    pending: FxHashMap<u64, (BlockId, u32)>,
+    last_pool: PoolIndex,
+}
+
+/// Whether the device or an unknown limit refused requests: some failed, and no limit is known.
+pub(crate) fn refuses(history: &History, setup: &Setup) -> bool {
+    setup.limit.is_none() && history.entries.iter().any(|e| e.action == Action::Oom)
 }
 
 /// The most that was held at one time.

@@ -20,7 +20,7 @@ use crate::block::{Block, BlockId, Blocks, EXPANDABLE, FREE, MAPPED, NONE};
 use crate::device::Device;
 use crate::free_set::Entry as FreeEntry;
 use crate::history::{Entry, Recorder};
-use crate::pool::{Half, Pool, PoolOptions};
+use crate::pool::{Half, Pool, PoolIndex, PoolOptions};
 use crate::settings::Config;
 use crate::stats::Stats;
 
@@ -84,6 +84,8 @@ pub struct Allocator<D> {
     ties: u64,
     /// A private pool's record would have been dropped while it held memory (§6.7).
     lost_pools: u64,
+    /// Private pools that a flush takes first.
+    release_order: Vec<PoolIndex>,
 }
 
 impl<D: Device> Allocator<D> {
@@ -111,6 +113,7 @@ impl<D: Device> Allocator<D> {
             stats,
             ties: 0,
             lost_pools: 0,
+            release_order: Vec::new(),
         }
     }
 

@@ -51,6 +51,12 @@ impl<D: Device> Allocator<D> {
         self.release_cached(&Scope::everything(), history);
     }
 
+    /// Says in which order a flush goes through the private pools; those not named follow, ascending.
+    /// In PyTorch the order is unspecified.
+    pub fn order_pools(&mut self, first: Vec<PoolIndex>) {
+        self.release_order = first;
+    }
+
     /// Returns every wholly free segment in scope to the device (§5.6).
     pub fn release_cached(&mut self, scope: &Scope, history: &mut impl Recorder) {
         // Under routing the default pool is left alone: waiting for streams is not allowed there.
@@ -60,7 +66,11 @@ impl<D: Device> Allocator<D> {
             self.release_half(PoolIndex::DEFAULT.half(false), history);
             self.release_half(PoolIndex::DEFAULT.half(true), history);
         }
-        let all = || (1..self.pools.len()).map(|i| PoolIndex(super::index(i))).collect();
+        let all = || {
+            let rest = (1..self.pools.len()).map(|i| PoolIndex(super::index(i)));
+            let rest = rest.filter(|p| !self.release_order.contains(p));
+            self.release_order.iter().copied().chain(rest).collect()
+        };
         let private: Vec<PoolIndex> = scope.private.clone().unwrap_or_else(all);
         for pool in private {
             if self.pools[pool.0 as usize].users > 0 {

@@ -1,7 +1,7 @@
 //! Where every block of a history lay, without regard to pools (specification §16.3, steps 1 and 2).
 //!
-//! Addresses alone tell the segment of each allocation. What the lookup passed over tells which segments
-//! cannot be in the same pool.
+//! Addresses alone tell the segment of each allocation. What the lookup passed over, and what a release
+//! left, tells which segments cannot be in the same pool.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,14 @@ use vramwise_model::settings::Config;
 use vramwise_model::size;
 use vramwise_types::Action;
 
+use super::stretch::{self, Ties};
 use crate::history::{Ev, History};
 use crate::verify::Setup;
+
+/// Blocks looked at and pairs noted before the inference gives up: far more than a real history needs.
+const WORK_MAX: u64 = 100_000_000;
+const PAIRS_MAX: usize = 8_000_000;
+const SEGMENTS_MAX: usize = 20_000;
 
 /// A segment, or the reservation of an expandable one, over its whole life.
 #[derive(Clone, Debug)]
@@ -23,10 +29,11 @@ pub(super) struct Segment {
     /// End of what was ever mapped.
     pub(super) end: u64,
     pub(super) alive: bool,
+    /// Blocks, free or used.
+    pieces: u32,
+    /// Allocations over its life.
+    pub(super) allocs: u32,
 }
-
-/// A stretch of releases that no malloc caused: the entries `at..end`.
-pub(super) type Stretch = (usize, usize);
 
 /// See the module's description.
 #[derive(Debug, Default)]
@@ -36,9 +43,21 @@ pub(super) struct Layout {
     of_entry: Vec<(u32, u32)>,
     /// Pairs of segments that are in different pools, lower index first.
     pub(super) different: FxHashSet<(u32, u32)>,
-    pub(super) stretches: Vec<Stretch>,
-    /// Sort keys of release entries.
-    pub(super) releases: FxHashMap<usize, Release>,
+    /// Segments that a call released while frees were pending, for which it would have waited had it
+    /// covered the default pool (§5.6).
+    pub(super) private: FxHashSet<u32>,
+    /// What the order of releases says.
+    pub(super) ties: Ties,
+    /// The segments of each such stretch in order.
+    pub(super) stretches: Vec<Vec<u32>>,
+    /// How often one segment was used right after another, lower index first.
+    pub(super) followed: FxHashMap<(u32, u32), u32>,
+    last_used: Option<u32>,
+    /// Releases since the last other entry.
+    open: Vec<Release>,
+    work: u64,
+    /// Whether requests were refused although no limit is known.
+    refuses: bool,
     state: State,
 }
 
@@ -46,6 +65,7 @@ pub(super) struct Layout {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Release {
     pub(super) segment: u32,
+    pub(super) small: bool,
     /// Order inside one part: ordinary segments by stream, size and address, then unmaps.
     pub(super) key: (bool, u64, u64, u64),
 }
@@ -57,6 +77,12 @@ struct State {
     /// The same by (small, stream, size, address).
     order: BTreeSet<(bool, u32, u64, u64)>,
     used: BTreeMap<u64, (u64, u32)>,
+    /// Used blocks whose free was requested: address → segment.
+    pending: BTreeMap<u64, u32>,
+    /// Ordinary segments that are wholly free.
+    idle: BTreeSet<u32>,
+    /// Live reservations by (small, stream).
+    reservations: BTreeMap<(bool, u32), Vec<u32>>,
     reserved: u64,
     reservation: u64,
 }
@@ -68,13 +94,14 @@ impl Layout {
             return None;
         }
         let mut layout = Layout::default();
+        layout.refuses = crate::verify::refuses(history, setup);
         layout.state.reservation = setup.total.saturating_add(setup.total / 8);
         let mut config = &setup.config;
         let mut changes = setup.changes.iter().peekable();
-        let mut stretch_start = None;
+        let mut hidden = false;
         let mut grew = None;
-        let entries = &history.entries;
-        for (i, entry) in entries.iter().enumerate() {
+        let causes = causes(history);
+        for (i, entry) in history.entries.iter().enumerate() {
             while let Some((at, changed)) = changes.peek()
                 && *at <= i
             {
@@ -82,40 +109,33 @@ impl Layout {
                 changes.next();
             }
             if entry.action.is_release() {
-                stretch_start.get_or_insert(i);
+                hidden = true;
                 layout.release(i, entry, history)?;
                 continue;
             }
-            let released = stretch_start.is_some();
+            let cause = causes[i].map(|at| &history.entries[at as usize]);
+            layout.end_stretch(cause, config, setup);
             match entry.action {
                 Action::SegmentAlloc | Action::SegmentMap => {
-                    let cause = entries[i..].iter().find(|e| !e.action.is_growth())?;
-                    layout.note_stretch(&mut stretch_start, i, cause, config, setup);
-                    let small = size::is_small(size::round_size(config, cause.size));
-                    let segment = layout.grow(entry, small);
-                    grew = Some((segment, released || grew.is_some_and(|(_, r)| r)));
+                    let small = size::is_small(size::round_size(config, cause?.size));
+                    grew = Some(layout.grow(entry, small)?);
                 }
                 Action::Alloc => {
-                    layout.note_stretch(&mut stretch_start, i, entry, config, setup);
-                    let hidden = released || grew.is_some_and(|(_, r)| r);
-                    layout.alloc(i, entry, config, grew.map(|g| g.0), hidden)?;
-                    grew = None;
+                    layout.alloc(i, entry, config, grew, hidden)?;
+                    (grew, hidden) = (None, false);
                 }
-                Action::Oom => {
-                    layout.note_stretch(&mut stretch_start, i, entry, config, setup);
-                    grew = None;
-                }
+                Action::Oom => (grew, hidden) = (None, false),
                 _ => {
-                    if let Some(start) = stretch_start.take() {
-                        layout.stretches.push((start, i));
-                    }
-                    layout.free(i, entry, history)?;
+                    hidden = false;
+                    layout.free(entry, history)?;
                 }
             }
+            let many = layout.different.len() > PAIRS_MAX || layout.segments.len() > SEGMENTS_MAX;
+            if many || layout.work > WORK_MAX {
+                return None;
+            }
         }
-        if let Some(start) = stretch_start {
-            layout.stretches.push((start, entries.len()));
-        }
+        layout.end_stretch(None, config, setup);
         Some(layout)
     }
 
@@ -127,80 +147,129 @@ impl Layout {
         self.segments[segment as usize].small
     }
 
-    /// Ends a stretch of releases at `end`; it counts unless the malloc behind it may have caused it.
-    fn note_stretch(
-        &mut self,
-        start: &mut Option<usize>,
-        end: usize,
-        cause: &Ev,
-        config: &Config,
-        setup: &Setup,
-    ) {
-        let Some(start) = start.take() else { return };
-        let released: u64 = 0;
-        let asked = size::segment_size(config, size::round_size(config, cause.size));
-        let could = setup.limit.is_some_and(|limit| {
-            let held: u64 = self.stretch_bytes(start, end) + self.state.reserved + released;
-            let garbage = config.garbage_collection_threshold > 0.0;
-            garbage || held.saturating_add(asked) > limit
-        });
-        if !could {
-            self.stretches.push((start, end));
+    /// Number of segments.
+    pub(super) fn count(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Ends a stretch of releases, with the malloc behind it that may have caused it.
+    fn end_stretch(&mut self, cause: Option<&Ev>, config: &Config, setup: &Setup) {
+        if self.open.is_empty() {
+            return;
         }
+        let released = std::mem::take(&mut self.open);
+        // Garbage collection and oversize releases take a part only (§4.2, §4.4). Anything else returns
+        // all that is free in the pools that it covers.
+        let partly = config.garbage_collection_threshold > 0.0 || config.max_split_size < u64::MAX;
+        let asked = |e: &Ev| size::segment_size(config, size::round_size(config, e.size));
+        let over = |e: &Ev| {
+            let held: u64 = released.iter().map(|r| r.key.2).sum::<u64>() + self.state.reserved;
+            let garbage = config.garbage_collection_threshold > 0.0;
+            setup.limit.is_none_or(|limit| garbage || held.saturating_add(asked(e)) > limit)
+        };
+        let refusable = setup.limit.is_some() || self.refuses;
+        if partly && refusable && cause.is_some_and(over) {
+            return;
+        }
+        let kept = self.releasable(config);
+        let pending = self.state.pending.len();
+        self.work +=
+            ((kept.len() + pending) * released.len()) as u64 + (released.len() as u64).pow(2);
+        if self.work > WORK_MAX {
+            return;
+        }
+        for r in &released {
+            for k in kept.iter().filter(|k| **k != r.segment) {
+                self.different.insert(pair(r.segment, *k));
+            }
+        }
+        // Pending frees of the pools that a call covers complete before its releases. Those of a
+        // malloc's stretch may have been left by the end of a pool, but not by the malloc.
+        if !self.state.pending.is_empty() && cause.is_none() {
+            self.private.extend(released.iter().map(|r| r.segment));
+        }
+        for r in &released {
+            for p in self.state.pending.values().filter(|p| **p != r.segment) {
+                self.different.insert(pair(r.segment, *p));
+            }
+        }
+        stretch::note(&released, &mut self.different, &mut self.ties);
+        let mut order: Vec<u32> = released.iter().map(|r| r.segment).collect();
+        order.dedup();
+        self.stretches.push(order);
     }
 
-    fn stretch_bytes(&self, start: usize, end: usize) -> u64 {
-        (start..end).filter_map(|i| self.releases.get(&i)).map(|r| r.key.2).sum()
+    /// Segments of which something could be returned to the device.
+    fn releasable(&mut self, config: &Config) -> Vec<u32> {
+        let mut kept: Vec<u32> = self.state.idle.iter().copied().collect();
+        if self.state.reservations.values().all(Vec::is_empty) {
+            return kept;
+        }
+        self.work += self.state.free.len() as u64;
+        for (&addr, &(size, segment)) in &self.state.free {
+            let s = &self.segments[segment as usize];
+            if !s.expandable || kept.last() == Some(&segment) {
+                continue;
+            }
+            let granule = if s.small { size::SMALL_SEGMENT } else { config.large_segment_size };
+            let offset = addr - s.addr;
+            let first = offset.next_multiple_of(granule);
+            if first + granule <= offset + size {
+                kept.push(segment);
+            }
+        }
+        kept
     }
 
-    fn grow(&mut self, entry: &Ev, small: bool) -> u32 {
-        self.state.reserved += entry.size;
+    fn grow(&mut self, entry: &Ev, small: bool) -> Option<u32> {
+        let end = entry.addr.checked_add(entry.size)?;
+        self.state.reserved = self.state.reserved.checked_add(entry.size)?;
         let expandable = entry.action == Action::SegmentMap;
-        let known = expandable.then(|| {
-            let fits = |s: &Segment| {
-                s.alive && s.expandable && s.small == small && s.stream == entry.stream
-                    // growth begins at the tail or fills a hole, so never beyond what was mapped once
-                    && s.addr <= entry.addr && entry.addr <= s.end
+        let class = (small, entry.stream);
+        let known = self.state.reservations.get(&class).filter(|_| expandable);
+        let known = known.and_then(|live| {
+            // growth begins at the tail or fills a hole, so never beyond what was mapped once
+            let fits = |s: &&u32| {
+                let s = &self.segments[**s as usize];
+                s.addr <= entry.addr && entry.addr <= s.end
             };
-            self.segments.iter().rposition(fits)
+            live.iter().rfind(fits).copied()
         });
-        let segment = if let Some(Some(at)) = known {
-            let end = &mut self.segments[at].end;
-            *end = (*end).max(entry.addr + entry.size);
-            narrow(at)
+        let segment = if let Some(at) = known {
+            let mapped = &mut self.segments[at as usize].end;
+            *mapped = (*mapped).max(end);
+            at
         } else {
             self.segments.push(Segment {
                 small,
                 stream: entry.stream,
                 expandable,
                 addr: entry.addr,
-                end: entry.addr.saturating_add(entry.size),
+                end,
                 alive: true,
+                pieces: 0,
+                allocs: 0,
             });
             let new = narrow(self.segments.len() - 1);
-            self.part_reservations(new);
+            if expandable {
+                self.part_reservations(new, class);
+            }
             new
         };
-        self.add_free(entry.addr, entry.size, segment);
-        segment
+        self.add_free(entry.addr, entry.size, segment)?;
+        Some(segment)
     }
 
     /// Two live reservations of one stream and size class are in different pools.
-    fn part_reservations(&mut self, new: u32) {
-        let Segment { small, stream, expandable, .. } = self.segments[new as usize];
-        if !expandable {
-            return;
-        }
-        for (i, s) in self.segments.iter().enumerate() {
-            let i = narrow(i);
-            if i != new && s.alive && s.expandable && s.small == small && s.stream == stream {
-                self.different.insert((i, new));
-            }
-        }
+    fn part_reservations(&mut self, new: u32, class: (bool, u32)) {
+        let live = self.state.reservations.entry(class).or_default();
+        self.different.extend(live.iter().map(|old| pair(*old, new)));
+        self.work += live.len() as u64;
+        live.push(new);
     }
 
     /// Adds a free block and joins it with free neighbours of the same segment.
-    fn add_free(&mut self, mut addr: u64, mut size: u64, segment: u32) {
+    fn add_free(&mut self, mut addr: u64, mut size: u64, segment: u32) -> Option<()> {
         if let Some((&a, &(s, g))) = self.state.free.range(..addr).next_back()
             && a + s == addr
             && g == segment
@@ -208,21 +277,28 @@ impl Layout {
             self.take_free(a);
             (addr, size) = (a, size + s);
         }
-        if let Some(&(s, g)) = self.state.free.get(&(addr + size))
+        if let Some(&(s, g)) = self.state.free.get(&addr.checked_add(size)?)
             && g == segment
         {
             self.take_free(addr + size);
             size += s;
         }
-        let Segment { small, stream, .. } = self.segments[segment as usize];
+        let s = &mut self.segments[segment as usize];
+        s.pieces += 1;
+        if !s.expandable && s.addr == addr && s.end - s.addr == size {
+            self.state.idle.insert(segment);
+        }
+        self.state.order.insert((s.small, s.stream, size, addr));
         self.state.free.insert(addr, (size, segment));
-        self.state.order.insert((small, stream, size, addr));
+        Some(())
     }
 
     fn take_free(&mut self, addr: u64) -> Option<(u64, u32)> {
         let (size, segment) = self.state.free.remove(&addr)?;
-        let Segment { small, stream, .. } = self.segments[segment as usize];
-        self.state.order.remove(&(small, stream, size, addr));
+        let s = &mut self.segments[segment as usize];
+        s.pieces -= 1;
+        self.state.order.remove(&(s.small, s.stream, size, addr));
+        self.state.idle.remove(&segment);
         Some((size, segment))
     }
 
@@ -248,10 +324,16 @@ impl Layout {
         };
         let taken = if split { wanted } else { held };
         if split {
-            self.add_free(entry.addr + wanted, rest, segment);
+            self.add_free(entry.addr + wanted, rest, segment)?;
         }
         self.state.used.insert(entry.addr, (taken, segment));
+        let s = &mut self.segments[segment as usize];
+        s.pieces += 1;
+        s.allocs += 1;
         self.of_entry.push((narrow(i), segment));
+        if let Some(last) = self.last_used.replace(segment).filter(|last| *last != segment) {
+            *self.followed.entry(pair(last, segment)).or_default() += 1;
+        }
         Some(())
     }
 
@@ -267,6 +349,7 @@ impl Layout {
         };
         let (max, rounding) = (config.max_split_size, config.max_non_split_rounding);
         let mut pairs = Vec::new();
+        let mut looked_at = 0;
         for &(_, _, size, addr) in self.state.order.range(from..until) {
             let Some(&(_, other)) = self.state.free.get(&addr) else { continue };
             if other == own {
@@ -279,10 +362,12 @@ impl Layout {
                 Some(_) => !(refused || expandable && !config.expandable_segments),
                 None => !expandable || self.reach(addr) <= self.reach(entry.addr),
             };
+            looked_at += 1;
             if passed_over {
-                pairs.push((other.min(own), other.max(own)));
+                pairs.push(pair(other, own));
             }
         }
+        self.work += looked_at;
         self.different.extend(pairs);
     }
 
@@ -300,16 +385,21 @@ impl Layout {
         size + next_free.min(next_used).min(limit).saturating_sub(end)
     }
 
-    fn free(&mut self, i: usize, entry: &Ev, history: &History) -> Option<()> {
+    fn free(&mut self, entry: &Ev, history: &History) -> Option<()> {
         let completes = match entry.action {
             Action::FreeCompleted | Action::Free => true,
             Action::FreeRequested => !history.has_completed,
+            // nothing but frees comes here
             _ => return Some(()),
         };
-        let _ = i;
+        if !completes && let Some((_, segment)) = self.state.used.get(&entry.addr) {
+            self.state.pending.insert(entry.addr, *segment);
+        }
         if completes {
+            self.state.pending.remove(&entry.addr);
             let (size, segment) = self.state.used.remove(&entry.addr)?;
-            self.add_free(entry.addr, size, segment);
+            self.segments[segment as usize].pieces -= 1;
+            self.add_free(entry.addr, size, segment)?;
         }
         Some(())
     }
@@ -321,24 +411,49 @@ impl Layout {
             return None;
         }
         self.take_free(addr);
-        self.state.reserved -= entry.size;
+        self.state.reserved = self.state.reserved.checked_sub(entry.size)?;
         let unmap = entry.action == Action::SegmentUnmap;
         let handle = history.streams[entry.stream as usize];
         let key = (unmap, handle, entry.size, if unmap { 0 } else { entry.addr });
-        self.releases.insert(i, Release { segment, key });
+        let small = self.is_small(segment);
+        self.open.push(Release { segment, small, key });
         self.of_entry.push((narrow(i), segment));
         if addr < entry.addr {
-            self.add_free(addr, entry.addr - addr, segment);
+            self.add_free(addr, entry.addr - addr, segment)?;
         }
         if end < addr + size {
-            self.add_free(end, addr + size - end, segment);
+            self.add_free(end, addr + size - end, segment)?;
         }
-        let still = |map: &BTreeMap<u64, (u64, u32)>| map.values().any(|(_, s)| *s == segment);
-        if !unmap || !(still(&self.state.free) || still(&self.state.used)) {
-            self.segments[segment as usize].alive = false;
+        let s = &mut self.segments[segment as usize];
+        if !unmap || s.pieces == 0 {
+            s.alive = false;
+            let class = (s.small, s.stream);
+            if let Some(live) = self.state.reservations.get_mut(&class) {
+                live.retain(|other| *other != segment);
+            }
         }
         Some(())
     }
+}
+
+/// For each entry the malloc whose releases and growth it belongs to or may belong to.
+fn causes(history: &History) -> Vec<Option<u32>> {
+    let mut cause = None;
+    let mut causes = vec![None; history.len()];
+    for (i, e) in history.entries.iter().enumerate().rev() {
+        if matches!(e.action, Action::Alloc | Action::Oom) {
+            cause = Some(narrow(i));
+        } else if !e.action.is_growth() {
+            cause = None;
+        }
+        causes[i] = cause;
+    }
+    causes
+}
+
+/// A pair of segments, lower index first.
+pub(super) fn pair(a: u32, b: u32) -> (u32, u32) {
+    (a.min(b), a.max(b))
 }
 
 pub(super) fn narrow(i: usize) -> u32 {

@@ -3,9 +3,12 @@
 //! History entries carry no pool, so it is inferred (specification §16.3): first everything is taken for
 //! the default pool; only where that contradicts the history are segments assigned to private pools.
 
-mod colour;
+mod cluster;
 mod layout;
-mod parts;
+mod order;
+mod stretch;
+
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use vramwise_model::PoolIndex;
@@ -35,13 +38,16 @@ impl PoolMap {
 
     /// Infers pools; `None` where even the layout of segments does not fit an allocator.
     pub(crate) fn infer(history: &History, device: &DeviceTrace, setup: &Setup) -> Option<Self> {
-        let layout = layout::Layout::of(history, setup)?;
+        let mut layout = layout::Layout::of(history, setup)?;
         let ids = snapshot_pools(device);
-        let (assignment, pools) = colour::assign(&layout, device, &ids);
+        let known = known_at_end(&layout, device, &ids);
+        let (assignment, pools) = cluster::assign(&mut layout, &known, ids.len());
         let mut map = Self::all_default();
         let unnamed = (1..).map(|n| (u64::MAX, n));
-        let names = ids.into_iter().chain(unnamed.take(pools));
-        map.ids = names.take(pools.max(1)).collect();
+        let names = ids.into_iter().chain(unnamed.take(pools + 1));
+        // One more for requests that failed in a pool that holds nothing.
+        let spare = usize::from(pools > 1);
+        map.ids = names.take(pools.max(1) + spare).collect();
         for (entry, segment) in layout.entries() {
             let pool = assignment[segment as usize];
             if pool != 0 {
@@ -74,27 +80,48 @@ impl PoolMap {
         self.private.get(&entry).copied().unwrap_or(PoolIndex::DEFAULT)
     }
 
-    /// The calls that made the releases `at..end`, in order: a new call begins where the order inside
-    /// one call (default large, default small, then per private pool small, large) is broken.
-    pub(crate) fn calls(&self, history: &History, at: usize, end: usize) -> Vec<ReleaseScope> {
-        if self.count() == 1 || at == end {
-            return vec![ReleaseScope { default: true, private: Vec::new() }];
+    /// The pools of the releases `at..end` in the order of their first release, without the default one.
+    pub(crate) fn released(&self, history: &History, at: usize, end: usize) -> Vec<PoolIndex> {
+        let mut pools = Vec::new();
+        if self.private.is_empty() {
+            return pools;
         }
-        let mut order = parts::CallOrder::default();
-        let mut calls: Vec<ReleaseScope> = Vec::new();
+        for entry in at..end.min(history.len()) {
+            let pool = self.of_release(entry);
+            let counts = history.entries[entry].action.is_release() && pool != PoolIndex::DEFAULT;
+            if counts && !pools.contains(&pool) {
+                pools.push(pool);
+            }
+        }
+        pools
+    }
+
+    /// The calls that made the releases `at..end`, in order, each with the entry behind its last: a new
+    /// call begins where the order inside one call (default large, default small, then per private pool
+    /// small, large) is broken.
+    pub(crate) fn calls(
+        &self,
+        history: &History,
+        at: usize,
+        end: usize,
+    ) -> Vec<(ReleaseScope, usize)> {
+        if self.count() == 1 || at == end {
+            return vec![(ReleaseScope { default: true, private: Vec::new() }, end)];
+        }
+        let mut order = order::CallOrder::default();
+        let mut calls: Vec<(ReleaseScope, usize)> = Vec::new();
         let mut last = None;
         for entry in at..end.min(history.len()) {
             let pool = self.of_release(entry);
             let small =
                 self.small.get(&u32::try_from(entry).unwrap_or(0)).copied().unwrap_or(false);
-            if last == Some((pool, small)) {
-                continue;
-            }
+            let new_part = last != Some((pool, small));
             last = Some((pool, small));
-            if order.push(pool.0, small) {
-                calls.push(ReleaseScope { default: false, private: Vec::new() });
+            if new_part && order.push(pool.0, small) {
+                calls.push((ReleaseScope { default: false, private: Vec::new() }, entry));
             }
-            let Some(call) = calls.last_mut() else { continue };
+            let Some((call, behind)) = calls.last_mut() else { continue };
+            *behind = entry + 1;
             if pool == PoolIndex::DEFAULT {
                 call.default = true;
             } else if !call.private.contains(&pool) {
@@ -103,6 +130,27 @@ impl PoolMap {
         }
         calls
     }
+}
+
+/// Segments alive at the end are in the snapshot, with their pool.
+fn known_at_end(
+    layout: &layout::Layout,
+    device: &DeviceTrace,
+    ids: &[(u64, u64)],
+) -> Vec<Option<u32>> {
+    let pools: BTreeMap<u64, u32> = device
+        .segments
+        .iter()
+        .filter_map(|s| {
+            let pool = ids.iter().position(|id| *id == s.pool_id)?;
+            Some((s.address, u32::try_from(pool).ok()?))
+        })
+        .collect();
+    let pool_of = |s: &layout::Segment| {
+        let end = if s.expandable { s.end } else { s.addr + 1 };
+        pools.range(s.addr..end).next().map(|(_, pool)| *pool)
+    };
+    layout.segments.iter().map(|s| if s.alive { pool_of(s) } else { None }).collect()
 }
 
 /// The pools that a snapshot names, the default one first, then ascending.

@@ -1,0 +1,281 @@
+//! A pool for every segment: segments that were used together, kept apart where they must be
+//! (specification §16.3, step 5).
+//!
+//! Any assignment that keeps different pools apart replays exactly. Among those the likely one has few
+//! pools and changes between them seldom: so segments that were used one after the other are joined,
+//! the most frequent first.
+
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use rustc_hash::FxHashSet;
+
+use super::layout::{Layout, narrow, pair};
+
+const DEFAULT_ONLY: u8 = 1;
+const PRIVATE_ONLY: u8 = 2;
+
+/// A set of segments in one pool.
+#[derive(Clone, Debug, Default)]
+struct Cluster {
+    members: Vec<u32>,
+    apart: BTreeSet<u32>,
+    only_default: BTreeSet<u32>,
+    only_private: BTreeSet<u32>,
+    near: BTreeMap<u32, u64>,
+    flags: u8,
+    allocs: u64,
+    /// Pool that the snapshot names.
+    known: Option<u32>,
+}
+
+struct Clusters {
+    /// By lowest member; joined ones are empty.
+    clusters: Vec<Cluster>,
+    default: Option<u32>,
+}
+
+/// Times that an assignment is mended before it is taken as it is.
+const ROUNDS: usize = 100;
+
+/// The pool of every segment and the number of pools, the default one (0) included. `known` has the
+/// pools that the snapshot names, `ids` their number.
+pub(super) fn assign(layout: &mut Layout, known: &[Option<u32>], ids: usize) -> (Vec<u32>, usize) {
+    let mut rounds = 0;
+    loop {
+        let mut all = Clusters::new(layout, known);
+        all.join_known(ids);
+        all.join_near();
+        let default = all.choose_default();
+        all.join_rest(default);
+        let (pools, count) = all.pools(known.len(), ids);
+        rounds += 1;
+        if rounds > ROUNDS || !part_torn(layout, &pools) {
+            return (pools, count);
+        }
+    }
+}
+
+/// In one stretch of releases every pool comes in one piece (§5.6). Where one does not, its first piece
+/// and what follows later are in different pools after all; says whether there was such a case.
+fn part_torn(layout: &mut Layout, pools: &[u32]) -> bool {
+    let mut torn = Vec::new();
+    for stretch in &layout.stretches {
+        let mut last_of: BTreeMap<u32, usize> = BTreeMap::new();
+        for (i, segment) in stretch.iter().enumerate() {
+            let pool = pools[*segment as usize];
+            if let Some(before) = last_of.insert(pool, i).filter(|before| before + 1 != i)
+                && stretch[before] != *segment
+            {
+                torn.push(pair(stretch[before], *segment));
+            }
+        }
+    }
+    let before = layout.different.len();
+    layout.different.extend(torn);
+    layout.different.len() > before
+}
+
+impl Clusters {
+    fn new(layout: &Layout, known: &[Option<u32>]) -> Self {
+        let mut clusters: Vec<Cluster> = vec![Cluster::default(); known.len()];
+        for (i, (cluster, pool)) in clusters.iter_mut().zip(known).enumerate() {
+            cluster.members.push(narrow(i));
+            cluster.known = *pool;
+            cluster.allocs = u64::from(layout.segments[i].allocs);
+            cluster.flags = match pool {
+                None => 0,
+                Some(0) => DEFAULT_ONLY,
+                Some(_) => PRIVATE_ONLY,
+            };
+            if layout.private.contains(&narrow(i)) && *pool != Some(0) {
+                cluster.flags |= PRIVATE_ONLY;
+            }
+        }
+        let both = |set: &FxHashSet<(u32, u32)>| {
+            let mut pairs: Vec<_> = set.iter().copied().collect();
+            pairs.sort_unstable();
+            pairs
+        };
+        for (a, b) in both(&layout.different) {
+            clusters[a as usize].apart.insert(b);
+            clusters[b as usize].apart.insert(a);
+        }
+        for (a, b) in both(&layout.ties.only_default) {
+            clusters[a as usize].only_default.insert(b);
+            clusters[b as usize].only_default.insert(a);
+        }
+        for (a, b) in both(&layout.ties.only_private) {
+            clusters[a as usize].only_private.insert(b);
+            clusters[b as usize].only_private.insert(a);
+        }
+        let mut near: Vec<_> = layout.followed.iter().map(|(p, n)| (*p, *n)).collect();
+        near.extend(layout.ties.together.iter().map(|(p, n)| (*p, 3 * *n)));
+        near.sort_unstable();
+        for ((a, b), n) in near {
+            *clusters[a as usize].near.entry(b).or_default() += u64::from(n);
+            *clusters[b as usize].near.entry(a).or_default() += u64::from(n);
+        }
+        Self { clusters, default: None }
+    }
+
+    fn get(&self, i: u32) -> &Cluster {
+        &self.clusters[i as usize]
+    }
+
+    /// Flags of the two joined; `None` where they cannot be.
+    fn joined(&self, a: u32, b: u32) -> Option<u8> {
+        let (x, y) = (self.get(a), self.get(b));
+        if a == b || x.apart.contains(&b) {
+            return None;
+        }
+        if let (Some(p), Some(q)) = (x.known, y.known)
+            && p != q
+        {
+            return None;
+        }
+        let mut flags = x.flags | y.flags;
+        if x.only_default.contains(&b) {
+            flags |= DEFAULT_ONLY;
+        }
+        if x.only_private.contains(&b) {
+            flags |= PRIVATE_ONLY;
+        }
+        let second = flags & DEFAULT_ONLY != 0 && self.default.is_some_and(|d| d != a && d != b);
+        (flags != DEFAULT_ONLY | PRIVATE_ONLY && !second).then_some(flags)
+    }
+
+    /// Joins `b` into `a`.
+    fn join(&mut self, a: u32, b: u32, flags: u8) {
+        let gone = std::mem::take(&mut self.clusters[b as usize]);
+        for c in &gone.apart {
+            let other = &mut self.clusters[*c as usize].apart;
+            other.remove(&b);
+            other.insert(a);
+        }
+        for c in &gone.only_default {
+            let other = &mut self.clusters[*c as usize].only_default;
+            other.remove(&b);
+            other.insert(a);
+        }
+        for c in &gone.only_private {
+            let other = &mut self.clusters[*c as usize].only_private;
+            other.remove(&b);
+            other.insert(a);
+        }
+        for (c, n) in &gone.near {
+            let other = &mut self.clusters[*c as usize].near;
+            other.remove(&b);
+            if *c != a {
+                *other.entry(a).or_default() += n;
+            }
+        }
+        let into = &mut self.clusters[a as usize];
+        into.members.extend(gone.members);
+        into.apart.extend(gone.apart);
+        into.only_default.extend(gone.only_default);
+        into.only_private.extend(gone.only_private);
+        for (c, n) in gone.near.into_iter().filter(|(c, _)| *c != a) {
+            *into.near.entry(c).or_default() += n;
+        }
+        into.only_default.remove(&a);
+        into.only_private.remove(&a);
+        into.flags = flags;
+        into.allocs += gone.allocs;
+        into.known = into.known.or(gone.known);
+        if flags & DEFAULT_ONLY != 0 || self.default == Some(b) {
+            self.default = Some(a);
+        }
+    }
+
+    /// Segments of one known pool are one cluster.
+    fn join_known(&mut self, ids: usize) {
+        for pool in 0..narrow(ids) {
+            let known = |c: &u32| self.get(*c).known == Some(pool);
+            let members: Vec<u32> = (0..narrow(self.clusters.len())).filter(known).collect();
+            let Some((first, rest)) = members.split_first() else { continue };
+            for other in rest {
+                let flags = self.get(*first).flags;
+                self.join(*first, *other, flags);
+            }
+            if pool == 0 {
+                self.default = Some(*first);
+            }
+        }
+    }
+
+    /// Joins what was used together, the most frequent first.
+    fn join_near(&mut self) {
+        type Candidate = (u64, std::cmp::Reverse<u32>, std::cmp::Reverse<u32>);
+        let candidate = |n: u64, a: u32, b: u32| -> Candidate {
+            (n, std::cmp::Reverse(a.min(b)), std::cmp::Reverse(a.max(b)))
+        };
+        let mut heap: BinaryHeap<Candidate> = BinaryHeap::new();
+        for (a, cluster) in (0..).zip(&self.clusters) {
+            for (b, n) in cluster.near.range(a + 1..) {
+                heap.push(candidate(*n, a, *b));
+            }
+        }
+        while let Some((n, std::cmp::Reverse(a), std::cmp::Reverse(b))) = heap.pop() {
+            // joined meanwhile, or nearer by now and so in the heap again
+            if self.get(a).near.get(&b) != Some(&n) {
+                continue;
+            }
+            let Some(flags) = self.joined(a, b) else { continue };
+            self.join(a, b, flags);
+            for (c, n) in &self.get(a).near {
+                heap.push(candidate(*n, a, *c));
+            }
+        }
+    }
+
+    /// The default pool: known, or the busiest that can be it.
+    fn choose_default(&mut self) -> Option<u32> {
+        if self.default.is_none() {
+            let can = |c: &u32| {
+                !self.get(*c).members.is_empty() && self.get(*c).flags & PRIVATE_ONLY == 0
+            };
+            let all = (0..narrow(self.clusters.len())).filter(can);
+            self.default = all.max_by_key(|c| (self.get(*c).allocs, std::cmp::Reverse(*c)));
+            if let Some(default) = self.default {
+                self.clusters[default as usize].flags |= DEFAULT_ONLY;
+            }
+        }
+        self.default
+    }
+
+    /// What is left goes where it may, the default pool first.
+    fn join_rest(&mut self, default: Option<u32>) {
+        let live = |c: &u32| !self.get(*c).members.is_empty();
+        let rest: Vec<u32> = (0..narrow(self.clusters.len())).filter(live).collect();
+        let mut targets: Vec<u32> = default.into_iter().collect();
+        for c in rest {
+            if self.default == Some(c) {
+                continue;
+            }
+            let found = targets.iter().find_map(|t| Some((*t, self.joined(*t, c)?)));
+            match found {
+                Some((target, flags)) => self.join(target, c, flags),
+                None => targets.push(c),
+            }
+        }
+    }
+
+    fn pools(&self, segments: usize, ids: usize) -> (Vec<u32>, usize) {
+        let mut pools = vec![0; segments];
+        let mut next = narrow(ids.max(1));
+        for (i, cluster) in (0..).zip(&self.clusters).filter(|(_, c)| !c.members.is_empty()) {
+            let pool = match cluster.known {
+                Some(pool) => pool,
+                None if self.default == Some(i) => 0,
+                None => {
+                    next += 1;
+                    next - 1
+                }
+            };
+            for member in &cluster.members {
+                pools[*member as usize] = pool;
+            }
+        }
+        (pools, next as usize)
+    }
+}
