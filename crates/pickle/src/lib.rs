@@ -14,14 +14,17 @@
 
 #![forbid(unsafe_code)]
 
+mod containers;
 mod error;
 mod intern;
 mod limits;
 mod machine;
 mod memo;
 mod ops;
+mod quick;
 mod rare;
 mod read;
+mod salvage;
 mod sink;
 mod tables;
 mod text;

@@ -1,7 +1,8 @@
 //! The instructions that are not in every entry of a snapshot, and those that are refused.
 
+use crate::containers::open_slot;
 use crate::error::ErrorKind;
-use crate::machine::{Checked, Halt, Machine, array, enter, fault, open_slot, take};
+use crate::machine::{Checked, Halt, Machine, array, enter, fault, take};
 use crate::ops;
 use crate::sink::Sink;
 use crate::tables::View;

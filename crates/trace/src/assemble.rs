@@ -1,26 +1,23 @@
 //! From rows to a snapshot: which rows belong to which device, in which order.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
-use rustc_hash::FxHashMap;
 use vramwise_pickle::{Document, Tables, Value, View};
 
 use crate::check;
-use crate::columns::{AnnotationRow, Bad, BlockRow, SegmentRow};
 use crate::error::ReadError;
+use crate::finish::finish_annotation;
 use crate::keys::{Key, Kind};
 use crate::row_list::RowList;
+use crate::row_types::Bad;
 use crate::rows::Rows;
 use crate::settings;
-use crate::snapshot::{
-    Annotation, Block, BlockState, DeviceTrace, Events, Segment, SegmentKind, Snapshot, Warning,
-};
-use crate::tables::{StringId, StringTable};
+use crate::snapshot::{DeviceTrace, Snapshot, Warning};
+use crate::tables::StringTable;
 use crate::version::{self, Schema};
 
 /// More devices than any machine has; a larger number in a file is damage.
-const MAX_DEVICES: i64 = 1024;
+pub(crate) const MAX_DEVICES: i64 = 1024;
 
 /// Builds the snapshot from what was read.
 pub(crate) fn assemble(
@@ -31,17 +28,17 @@ pub(crate) fn assemble(
     Assembly::new(document.tables, rows, salvage).run(document.root)
 }
 
-struct Assembly {
-    tables: Tables,
-    rows: Rows,
-    snapshot: Snapshot,
-    salvage: bool,
+pub(crate) struct Assembly {
+    pub(crate) tables: Tables,
+    pub(crate) rows: Rows,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) salvage: bool,
     /// Fields that cannot be used, by row.
-    bad: BTreeMap<(Kind, u32), Bad>,
+    pub(crate) bad: BTreeMap<(Kind, u32), Bad>,
     /// Entries left out because of that, and the first reason.
-    skipped: BTreeMap<&'static str, (u64, String)>,
+    pub(crate) skipped: BTreeMap<&'static str, (u64, String)>,
     /// Segments without a device.
-    homeless: u64,
+    pub(crate) homeless: u64,
     /// What is among the annotations and is none.
     odd_annotations: u64,
 }
@@ -243,114 +240,11 @@ impl Assembly {
         rows
     }
 
-    fn device_mut(&mut self, device: usize) -> &mut DeviceTrace {
+    pub(crate) fn device_mut(&mut self, device: usize) -> &mut DeviceTrace {
         if self.snapshot.devices.len() <= device {
             self.snapshot.devices.resize_with(device + 1, DeviceTrace::default);
         }
         &mut self.snapshot.devices[device]
-    }
-
-    fn place_segments(&mut self, rows: &[u32]) -> Result<(), ReadError> {
-        let mut by_device: BTreeMap<usize, Vec<(usize, u32)>> = BTreeMap::new();
-        for (i, row) in rows.iter().enumerate() {
-            let segment = &self.rows.out.segments[*row as usize];
-            let device = match segment.device {
-                None => {
-                    self.homeless += 1;
-                    0
-                }
-                Some(device @ 0..MAX_DEVICES) => device as usize,
-                Some(device) => {
-                    skip(&mut self.skipped, self.salvage, "segments", || {
-                        (format!("segment {i}"), format!("its 'device' is {device}"))
-                    })?;
-                    continue;
-                }
-            };
-            if let Some(bad) = self.bad.get(&(Kind::Segment, *row)) {
-                skip(&mut self.skipped, self.salvage, "segments", || {
-                    (format!("device {device}, segment {i}"), bad.sentence())
-                })?;
-                continue;
-            }
-            by_device.entry(device).or_default().push((i, *row));
-        }
-        for (device, mut rows) in by_device {
-            rows.sort_by_key(|(_, row)| self.rows.out.segments[*row as usize].address);
-            let mut place = std::mem::take(self.device_mut(device));
-            place.segments.reserve_exact(rows.len());
-            for (i, row) in rows {
-                self.place_segment(&mut place, device, i, row)?;
-            }
-            *self.device_mut(device) = place;
-        }
-        Ok(())
-    }
-
-    fn place_segment(
-        &mut self,
-        place: &mut DeviceTrace,
-        device: usize,
-        index: usize,
-        row: u32,
-    ) -> Result<(), ReadError> {
-        let columns = &self.rows.out;
-        let segment = &columns.segments[row as usize];
-        let start = place.blocks.len();
-        let mut next = segment.address;
-        for (i, block) in columns.block_refs[segment.blocks.clone()].iter().enumerate() {
-            if let Some(bad) = self.bad.get(&(Kind::Block, *block)) {
-                skip(&mut self.skipped, self.salvage, "blocks", || {
-                    let place = format!("device {device}, segment {index}, block {i}");
-                    (place, bad.sentence())
-                })?;
-                continue;
-            }
-            let block = finish_block(&columns.blocks[*block as usize], next);
-            next = block.address.wrapping_add(block.size);
-            place.blocks.push(block);
-        }
-        let range = u32::try_from(start).ok().zip(u32::try_from(place.blocks.len()).ok());
-        let Some((start, end)) = range else {
-            return Err(ReadError::Overshared { what: "blocks" });
-        };
-        let segment = finish_segment(segment, &place.blocks, start..end);
-        place.segments.push(segment);
-        Ok(())
-    }
-
-    fn place_events(&mut self, traces: Vec<RowList>) -> Result<(), ReadError> {
-        if !traces.is_empty() {
-            self.device_mut(traces.len() - 1);
-        }
-        let columns = &mut self.rows.out;
-        if !columns.any_time {
-            columns.events.time_us = Vec::new();
-        }
-        let all = columns.events.len() as u32;
-        let any_bad = self.bad.keys().any(|(kind, _)| *kind == Kind::Event);
-        let mut source = std::mem::take(&mut columns.events);
-        for (device, rows) in traces.into_iter().enumerate() {
-            // The common case: all events of the file are those of one device.
-            if rows.range() == Some(0..all) && all > 0 && !any_bad {
-                self.snapshot.devices[device].events = std::mem::take(&mut source);
-                continue;
-            }
-            let mut keep = Vec::with_capacity(rows.len());
-            for (i, row) in rows.iter().enumerate() {
-                match self.bad.get(&(Kind::Event, row)) {
-                    None => keep.push(row),
-                    Some(bad) => skip(&mut self.skipped, self.salvage, "events", || {
-                        (format!("device {device}, event {i}"), bad.sentence())
-                    })?,
-                }
-            }
-            if source.is_empty() && !keep.is_empty() {
-                return Err(ReadError::Overshared { what: "events" });
-            }
-            self.snapshot.devices[device].events = gather(&source, &keep);
-        }
-        Ok(())
     }
 
     fn finish(
@@ -410,13 +304,13 @@ impl Assembly {
 }
 
 impl Bad {
-    fn sentence(&self) -> String {
+    pub(crate) fn sentence(&self) -> String {
         format!("its '{}' {}", self.key.name(), self.problem)
     }
 }
 
 /// Leaves an entry out, or fails.
-fn skip(
+pub(crate) fn skip(
     skipped: &mut BTreeMap<&'static str, (u64, String)>,
     salvage: bool,
     what: &'static str,
@@ -432,97 +326,4 @@ fn skip(
     }
     skipped.insert(what, (1, format!("{place}: {problem}")));
     Ok(())
-}
-
-/// The events of these rows.
-fn gather(source: &Events, rows: &[u32]) -> Events {
-    let mut events = Events::default();
-    if rows.is_empty() {
-        return events;
-    }
-    let pick = |column: &Vec<u64>| rows.iter().map(|r| column[*r as usize]).collect();
-    events.action = rows.iter().map(|r| source.action[*r as usize]).collect();
-    events.addr = pick(&source.addr);
-    events.size = pick(&source.size);
-    if !source.time_us.is_empty() {
-        events.time_us = pick(&source.time_us);
-    }
-    let stacks: Vec<_> = match source.stack.is_empty() {
-        true => Vec::new(),
-        false => rows.iter().map(|r| source.stack_of(*r as usize)).collect(),
-    };
-    if stacks.iter().any(|s| *s != crate::StackId::NONE) {
-        events.stack = stacks;
-    }
-    let mut known = FxHashMap::default();
-    for row in rows {
-        let handle = source.stream_handle(*row as usize);
-        let next = events.streams.len() as u32;
-        let index = *known.entry(handle).or_insert(next);
-        if index == next {
-            events.streams.push(handle);
-        }
-        events.stream.push(index);
-    }
-    events.compile_context = gather_sparse(&source.compile_context, rows);
-    events.user_metadata = gather_sparse(&source.user_metadata, rows);
-    events.pool_id = gather_sparse(&source.pool_id, rows);
-    events
-}
-
-fn gather_sparse<T: Copy>(column: &[(u32, T)], rows: &[u32]) -> Vec<(u32, T)> {
-    if column.is_empty() {
-        return Vec::new();
-    }
-    let of_row = |row| column.binary_search_by_key(row, |(r, _)| *r).ok().map(|i| column[i].1);
-    let pairs = rows.iter().enumerate();
-    pairs.filter_map(|(i, row)| Some((i as u32, of_row(row)?))).collect()
-}
-
-fn finish_block(row: &BlockRow, next: u64) -> Block {
-    let stand_in = if row.state == BlockState::Inactive { 0 } else { row.size };
-    Block {
-        address: row.address.unwrap_or(next),
-        size: row.size,
-        requested_size: row.requested_size.unwrap_or(stand_in),
-        state: row.state,
-        stack: row.stack,
-    }
-}
-
-fn finish_segment(row: &SegmentRow, blocks: &[Block], range: Range<u32>) -> Segment {
-    let own = &blocks[range.start as usize..range.end as usize];
-    let sum = |of: fn(&Block) -> u64, states: &[BlockState]| {
-        let counted = own.iter().filter(|b| states.contains(&b.state));
-        counted.fold(0u64, |n, b| n.saturating_add(of(b)))
-    };
-    let allocated = [BlockState::ActiveAllocated];
-    let active = [BlockState::ActiveAllocated, BlockState::ActivePendingFree];
-    let size: fn(&Block) -> u64 = |b| b.size;
-    let by_size = || match row.total_size {
-        0..=0x20_0000 => SegmentKind::Small,
-        _ => SegmentKind::Large,
-    };
-    Segment {
-        address: row.address,
-        total_size: row.total_size,
-        allocated_size: row.allocated_size.unwrap_or_else(|| sum(size, &allocated)),
-        active_size: row.active_size.unwrap_or_else(|| sum(size, &active)),
-        requested_size: row.requested_size.unwrap_or_else(|| sum(|b| b.requested_size, &active)),
-        stream: row.stream,
-        kind: row.kind.unwrap_or_else(by_size),
-        pool_id: row.pool_id,
-        is_expandable: row.is_expandable,
-        stack: row.stack,
-        blocks: range,
-    }
-}
-
-fn finish_annotation(row: &AnnotationRow, strings: &mut StringTable) -> Annotation {
-    Annotation {
-        name: row.name.map_or_else(|| strings.intern("?"), |id| StringId(id.0)),
-        is_start: row.is_start,
-        device: row.device.and_then(|d| u32::try_from(d).ok()),
-        time_us: row.time_us,
-    }
 }

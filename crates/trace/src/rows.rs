@@ -6,11 +6,12 @@
 
 use vramwise_pickle::{External, Sink, Tables, Value, View};
 
-use crate::columns::{Columns, Needed, SegmentRow};
+use crate::columns::Columns;
 use crate::fields::{handle, pair, quick_stack, unsigned};
 use crate::keys::{Key, Kind};
 use crate::layouts::Layouts;
 use crate::row_list::RowList;
+use crate::row_types::{Needed, SegmentRow};
 use crate::snapshot::SegmentKind;
 use crate::tables::{FrameId, StackId};
 

@@ -33,12 +33,9 @@ fn every_hostile_file_is_refused_at_once_and_in_one_clear_sentence() {
     assert!(files.len() > 90, "the files are there");
     assert!(*time < Duration::from_secs(20), "{time:?}");
     for (name, _, result) in files {
-        let error = match result {
-            Ok(_) => {
-                assert!(name.starts_with("fine-"), "{name} is read");
-                continue;
-            }
-            Err(error) => error,
+        let Err(error) = result else {
+            assert!(name.starts_with("fine-"), "{name} is read");
+            continue;
         };
         assert!(!name.starts_with("fine-"), "{name}: {error}");
         let message = error.to_string();
