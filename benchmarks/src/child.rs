@@ -27,6 +27,12 @@ enum What {
         #[arg(long)]
         rounds: usize,
     },
+    /// Search settings for a recording.
+    Tune {
+        file: PathBuf,
+        #[arg(long)]
+        candidates: usize,
+    },
 }
 
 /// What loading a snapshot took and found.
@@ -43,6 +49,7 @@ pub(crate) struct Loaded {
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.what {
         What::Load { file } => print(&load(file)?),
+        What::Tune { file, candidates } => print(&crate::tune::search(file, *candidates)?),
         What::Replay { file, rounds } => print(&crate::replay::replay(file, *rounds)?),
     }
 }

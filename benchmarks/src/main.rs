@@ -11,6 +11,7 @@ mod load;
 mod measure;
 mod replay;
 mod report;
+mod tune;
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -84,6 +85,7 @@ fn measure_all(args: &Args) -> Result<bool> {
     let mut report = Report::new(&args.only);
     load::measure(args, &mut report)?;
     replay::measure(args, &mut report)?;
+    tune::measure(args, &mut report)?;
     Ok(report.finish())
 }
 
