@@ -39,6 +39,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
         keep_device(&mut description, number, args)?;
     }
     let file = input::shown(&args.file);
+    let (strings, stacks) = (snapshot.strings.len(), description.stacks);
+    context.note(&format!("{file}: read, with {strings} different strings and {stacks} stacks"));
     if context.global.json {
         context.report_json(&json::Report::new(&file, &description))?;
     } else {
