@@ -15,7 +15,7 @@ use crate::divergence::{self, Divergence};
 use crate::feed::Feed;
 use crate::final_state;
 use crate::history::History;
-use crate::pools::PoolMap;
+use crate::pools::{Inference, PoolMap};
 use crate::program::Program;
 use crate::verify::{FailedRequest, Run, Setup, Verifier};
 
@@ -127,8 +127,7 @@ impl Recording {
         let mut pools = PoolMap::all_default();
         let mut run = Verifier::new(&history, &setup, &pools).run();
         let mismatch = run.mismatch.is_some() || ids.len() > 1;
-        if mismatch && let Some(inferred) = PoolMap::infer(&history, device, &setup) {
-            let second = Verifier::new(&history, &setup, &inferred).run();
+        if mismatch && let Some((second, inferred)) = infer_pools(&history, device, &setup) {
             let further = second.mismatch.is_none()
                 || run.mismatch.is_some() && second.reached >= run.reached;
             if further {
@@ -142,6 +141,30 @@ impl Recording {
             }
         }
         finish(device, &history, run, &pools, setup, assumptions)
+    }
+}
+
+/// Entries that replays with mended pools may take together.
+const MENDING_MAX: usize = 20_000_000;
+
+/// Infers pools and replays with them; where that goes wrong, learns from it and tries again. The replay
+/// that came furthest.
+fn infer_pools(history: &History, device: &DeviceTrace, setup: &Setup) -> Option<(Run, PoolMap)> {
+    let mut inference = Inference::of(history, device, setup)?;
+    let mut best: Option<(Run, PoolMap)> = None;
+    let mut work = 0;
+    loop {
+        let pools = inference.map();
+        let run = Verifier::new(history, setup, &pools).run();
+        let mismatch = run.mismatch;
+        work += history.len();
+        if best.as_ref().is_none_or(|(b, _)| run.mismatch.is_none() || run.reached > b.reached) {
+            best = Some((run, pools));
+        }
+        match mismatch {
+            Some(mismatch) if work < MENDING_MAX && inference.learn(history, &mismatch) => {}
+            _ => return best,
+        }
     }
 }
 

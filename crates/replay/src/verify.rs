@@ -246,43 +246,53 @@ impl<'a> Verifier<'a> {
         }
         let x = self.history.entries[cause];
         let end = at + releases;
-        if !self.could_release(self.pool_of(cause), &x) || !self.flush(at, end, cause) {
-            self.release(at, end);
+        if !self.could_release(self.pool_of(cause), &x) {
+            return self.release(at, end);
+        }
+        let Err(as_malloc) = self.flush(at, end, cause) else { return };
+        self.release(at, end);
+        // Where no reading holds, the one that came further says more.
+        if let Some(as_call) = &mut self.checker.mismatch
+            && as_malloc.at >= as_call.at
+        {
+            *as_call = as_malloc;
         }
     }
 
     /// Takes the releases `at..end` for those of the malloc at `cause`. Where they belong to several
     /// pools, the first of them may be the end of a pool, and the rest the malloc's.
-    fn flush(&mut self, at: usize, end: usize, cause: usize) -> bool {
-        if self.try_malloc(at, cause) {
-            return true;
-        }
+    fn flush(&mut self, at: usize, end: usize, cause: usize) -> Result<(), Mismatch> {
+        let mut furthest = match self.try_malloc(at, cause) {
+            Ok(()) => return Ok(()),
+            Err(mismatch) => mismatch,
+        };
         if self.pools.count() == 1 {
-            return false;
+            return Err(furthest);
         }
         let calls = self.pools.calls(self.history, at, end);
-        let Some((_, before)) = calls.split_last() else { return false };
-        for i in 0..before.len() {
-            let split = calls[i].1;
+        let before = calls.len().saturating_sub(1);
+        for (_, split) in &calls[..before] {
             let undo = self.checkpoint();
-            self.release(at, split);
-            if self.checker.mismatch.is_none() && self.try_malloc(split, cause) {
-                return true;
+            self.release(at, *split);
+            if self.checker.mismatch.is_none() {
+                match self.try_malloc(*split, cause) {
+                    Ok(()) => return Ok(()),
+                    Err(m) if m.at > furthest.at => furthest = m,
+                    Err(_) => {}
+                }
             }
             self.undo(undo);
         }
-        false
+        Err(furthest)
     }
 
-    /// Runs a malloc and keeps it only if it matches; says whether it did.
-    fn try_malloc(&mut self, at: usize, cause: usize) -> bool {
+    /// Runs a malloc and keeps it only if it matches; else says where it went wrong.
+    fn try_malloc(&mut self, at: usize, cause: usize) -> Result<(), Mismatch> {
         let before = self.checkpoint();
         self.malloc(at, cause);
-        if self.checker.mismatch.is_none() {
-            return true;
-        }
+        let Some(mismatch) = self.checker.mismatch else { return Ok(()) };
         self.undo(before);
-        false
+        Err(mismatch)
     }
 
     fn checkpoint(&self) -> Checkpoint<'a> {
@@ -316,6 +326,9 @@ impl<'a> Verifier<'a> {
     /// where the request failed, or where it would hold more than was ever held.
     fn could_release(&self, pool: PoolIndex, x: &Ev) -> bool {
         let stream = StreamIndex(x.stream);
+        if x.action == Action::Oom && self.pools.count() > 1 {
+            return true;
+        }
         if !self.refuses {
             return self.allocator.could_release(pool, x.size, stream);
         }
@@ -348,7 +361,7 @@ impl<'a> Verifier<'a> {
             .filter_map(|e| self.pending.get(&e.addr).map(|(block, _)| *block))
             .collect();
         self.allocator.order_pending(&completed);
-        self.try_malloc(at, cause)
+        self.try_malloc(at, cause).is_ok()
     }
 
     fn pool_of(&self, cause: usize) -> PoolIndex {

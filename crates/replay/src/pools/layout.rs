@@ -33,6 +33,9 @@ pub(super) struct Segment {
     pieces: u32,
     /// Allocations over its life.
     pub(super) allocs: u32,
+    /// Its life: entries of the history.
+    born: usize,
+    died: usize,
 }
 
 /// See the module's description.
@@ -98,7 +101,8 @@ impl Layout {
         layout.state.reservation = setup.total.saturating_add(setup.total / 8);
         let mut config = &setup.config;
         let mut changes = setup.changes.iter().peekable();
-        let mut hidden = false;
+        // Whether a flush may have completed frees after the lookup, and whether releases followed.
+        let (mut late, mut released) = (false, false);
         let mut grew = None;
         let causes = causes(history);
         for (i, entry) in history.entries.iter().enumerate() {
@@ -109,7 +113,7 @@ impl Layout {
                 changes.next();
             }
             if entry.action.is_release() {
-                hidden = true;
+                released = true;
                 layout.release(i, entry, history)?;
                 continue;
             }
@@ -118,15 +122,20 @@ impl Layout {
             match entry.action {
                 Action::SegmentAlloc | Action::SegmentMap => {
                     let small = size::is_small(size::round_size(config, cause?.size));
-                    grew = Some(layout.grow(entry, small)?);
+                    grew = Some(layout.grow(i, entry, small)?);
                 }
                 Action::Alloc => {
+                    let hidden = late && released && grew.is_some();
                     layout.alloc(i, entry, config, grew, hidden)?;
-                    (grew, hidden) = (None, false);
+                    (grew, late, released) = (None, false, false);
                 }
-                Action::Oom => (grew, hidden) = (None, false),
+                Action::Oom => (grew, late, released) = (None, false, false),
+                Action::FreeCompleted => {
+                    late |= i > 0 && history.entries[i - 1].action != Action::FreeRequested;
+                    layout.free(entry, history)?;
+                }
                 _ => {
-                    hidden = false;
+                    (late, released) = (false, false);
                     layout.free(entry, history)?;
                 }
             }
@@ -147,6 +156,13 @@ impl Layout {
         self.segments[segment as usize].small
     }
 
+    /// The segment that held `addr` at an entry of the history.
+    pub(super) fn segment_at(&self, addr: u64, at: usize) -> Option<u32> {
+        let held =
+            |s: &Segment| s.addr <= addr && addr < s.end && s.born <= at && at <= s.died;
+        self.segments.iter().position(held).map(narrow)
+    }
+
     /// Number of segments.
     pub(super) fn count(&self) -> usize {
         self.segments.len()
@@ -159,26 +175,28 @@ impl Layout {
         }
         let released = std::mem::take(&mut self.open);
         // Garbage collection and oversize releases take a part only (§4.2, §4.4). Anything else returns
-        // all that is free in the pools that it covers.
-        let partly = config.garbage_collection_threshold > 0.0 || config.max_split_size < u64::MAX;
-        let asked = |e: &Ev| size::segment_size(config, size::round_size(config, e.size));
-        let over = |e: &Ev| {
-            let held: u64 = released.iter().map(|r| r.key.2).sum::<u64>() + self.state.reserved;
-            let garbage = config.garbage_collection_threshold > 0.0;
-            setup.limit.is_none_or(|limit| garbage || held.saturating_add(asked(e)) > limit)
+        // all that is free in the pools that it covers. Small segments go only with all others.
+        let held: u64 = released.iter().map(|r| r.key.2).sum::<u64>() + self.state.reserved;
+        let garbage = cause.is_some()
+            && setup.limit.is_some_and(|limit| collects(config, limit, held));
+        let oversize = cause.is_some_and(|x| {
+            let asked = size::segment_size(config, size::round_size(config, x.size));
+            self.refuses || setup.limit.is_some_and(|limit| held.saturating_add(asked) > limit)
+        });
+        let whole = |r: &Release| {
+            let (unmap, size) = (r.key.0, r.key.2);
+            unmap || r.small || !garbage && !(oversize && size >= config.max_split_size)
         };
-        let refusable = setup.limit.is_some() || self.refuses;
-        if partly && refusable && cause.is_some_and(over) {
-            return;
-        }
+        let from = released.iter().position(whole).unwrap_or(released.len());
+        let released = released.get(from..).unwrap_or_default();
         let kept = self.releasable(config);
         let pending = self.state.pending.len();
-        self.work +=
-            ((kept.len() + pending) * released.len()) as u64 + (released.len() as u64).pow(2);
+        self.work += ((kept.len() + pending) * released.len()) as u64
+            + (released.len() as u64).pow(2);
         if self.work > WORK_MAX {
             return;
         }
-        for r in &released {
+        for r in released {
             for k in kept.iter().filter(|k| **k != r.segment) {
                 self.different.insert(pair(r.segment, *k));
             }
@@ -188,12 +206,12 @@ impl Layout {
         if !self.state.pending.is_empty() && cause.is_none() {
             self.private.extend(released.iter().map(|r| r.segment));
         }
-        for r in &released {
+        for r in released {
             for p in self.state.pending.values().filter(|p| **p != r.segment) {
                 self.different.insert(pair(r.segment, *p));
             }
         }
-        stretch::note(&released, &mut self.different, &mut self.ties);
+        stretch::note(released, &mut self.different, &mut self.ties);
         let mut order: Vec<u32> = released.iter().map(|r| r.segment).collect();
         order.dedup();
         self.stretches.push(order);
@@ -221,7 +239,7 @@ impl Layout {
         kept
     }
 
-    fn grow(&mut self, entry: &Ev, small: bool) -> Option<u32> {
+    fn grow(&mut self, i: usize, entry: &Ev, small: bool) -> Option<u32> {
         let end = entry.addr.checked_add(entry.size)?;
         self.state.reserved = self.state.reserved.checked_add(entry.size)?;
         let expandable = entry.action == Action::SegmentMap;
@@ -249,6 +267,8 @@ impl Layout {
                 alive: true,
                 pieces: 0,
                 allocs: 0,
+                born: i,
+                died: usize::MAX,
             });
             let new = narrow(self.segments.len() - 1);
             if expandable {
@@ -427,6 +447,7 @@ impl Layout {
         let s = &mut self.segments[segment as usize];
         if !unmap || s.pieces == 0 {
             s.alive = false;
+            s.died = i;
             let class = (s.small, s.stream);
             if let Some(live) = self.state.reservations.get_mut(&class) {
                 live.retain(|other| *other != segment);
@@ -434,6 +455,14 @@ impl Layout {
         }
         Some(())
     }
+}
+
+/// Whether garbage collection may run while `held` bytes are held (§4.2).
+fn collects(config: &Config, limit: u64, held: u64) -> bool {
+    let threshold = config.garbage_collection_threshold;
+    #[allow(clippy::cast_precision_loss)] // as PyTorch computes it
+    let over = held as f64 > threshold * limit as f64;
+    threshold > 0.0 && over
 }
 
 /// For each entry the malloc whose releases and growth it belongs to or may belong to.

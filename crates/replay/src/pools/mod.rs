@@ -13,7 +13,9 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use vramwise_model::PoolIndex;
 use vramwise_trace::DeviceTrace;
+use vramwise_types::Action;
 
+use crate::checker::Mismatch;
 use crate::history::History;
 use crate::program::ReleaseScope;
 use crate::verify::Setup;
@@ -36,15 +38,10 @@ impl PoolMap {
         Self { ids: vec![(0, 0)], private: FxHashMap::default(), small: FxHashMap::default() }
     }
 
-    /// Infers pools; `None` where even the layout of segments does not fit an allocator.
-    pub(crate) fn infer(history: &History, device: &DeviceTrace, setup: &Setup) -> Option<Self> {
-        let mut layout = layout::Layout::of(history, setup)?;
-        let ids = snapshot_pools(device);
-        let known = known_at_end(&layout, device, &ids);
-        let (assignment, pools) = cluster::assign(&mut layout, &known, ids.len());
+    fn of(layout: &layout::Layout, ids: &[(u64, u64)], assignment: &[u32], pools: usize) -> Self {
         let mut map = Self::all_default();
         let unnamed = (1..).map(|n| (u64::MAX, n));
-        let names = ids.into_iter().chain(unnamed.take(pools + 1));
+        let names = ids.iter().copied().chain(unnamed.take(pools + 1));
         // One more for requests that failed in a pool that holds nothing.
         let spare = usize::from(pools > 1);
         map.ids = names.take(pools.max(1) + spare).collect();
@@ -55,7 +52,7 @@ impl PoolMap {
             }
             map.small.insert(entry, layout.is_small(segment));
         }
-        Some(map)
+        map
     }
 
     /// Number of pools, the default one included.
@@ -129,6 +126,58 @@ impl PoolMap {
             }
         }
         calls
+    }
+}
+
+/// Pools inferred from a history, and mended where the replay shows them wrong.
+pub(crate) struct Inference {
+    layout: layout::Layout,
+    ids: Vec<(u64, u64)>,
+    known: Vec<Option<u32>>,
+    /// Whether garbage is collected, from the default pool whatever the request's.
+    collects: bool,
+}
+
+impl Inference {
+    /// `None` where even the layout of segments does not fit an allocator.
+    pub(crate) fn of(history: &History, device: &DeviceTrace, setup: &Setup) -> Option<Self> {
+        let layout = layout::Layout::of(history, setup)?;
+        let ids = snapshot_pools(device);
+        let known = known_at_end(&layout, device, &ids);
+        let collects = setup.config.garbage_collection_threshold > 0.0 && setup.limit.is_some();
+        Some(Self { layout, ids, known, collects })
+    }
+
+    /// The pools as far as they are known.
+    pub(crate) fn map(&mut self) -> PoolMap {
+        let ids = self.ids.len();
+        let (assignment, pools) = cluster::assign(&mut self.layout, &self.known, ids);
+        PoolMap::of(&self.layout, &self.ids, &assignment, pools)
+    }
+
+    /// Learns from a replay that went wrong: where the model took or returned something that the
+    /// recording did not, that is in another pool. Says whether anything was learnt.
+    pub(crate) fn learn(&mut self, history: &History, mismatch: &Mismatch) -> bool {
+        let Some(got) = mismatch.got else { return false };
+        let Some(of_model) = self.layout.segment_at(got.addr, mismatch.at) else { return false };
+        let released = got.action.is_release();
+        if !released && got.action != Action::Alloc {
+            return false;
+        }
+        // What the recording did there: growth and a failed request point to what follows.
+        let Some(want) = history.entries.get(mismatch.at) else { return false };
+        let other = match want.action {
+            Action::Oom => return false,
+            _ => self.layout.segment_at(want.addr, mismatch.at),
+        };
+        let Some(other) = other.filter(|o| *o != of_model) else { return false };
+        let both = layout::pair(of_model, other);
+        if released && !want.action.is_release() {
+            // The malloc flushed nothing, or not that: it was routed, or that was in use.
+            let garbage = self.collects && self.layout.private.insert(of_model);
+            return garbage || self.layout.private.insert(other);
+        }
+        self.layout.different.insert(both)
     }
 }
 
