@@ -121,6 +121,17 @@ fn recommendation(text: &mut String, options: &TuneOptions, report: &Report, sty
             failing(baseline),
             failing(best)
         );
+        if best.oom_runs > 0 {
+            let needs = report.candidates.iter().filter_map(|c| c.smallest_capacity).min();
+            let needs = needs.map_or(String::new(), |bytes| {
+                format!("; with the best of them it needs {}", Human(bytes))
+            });
+            let _ = writeln!(
+                text,
+                "  {}",
+                style.bad(&format!("no setting tried keeps this program within it{needs}"))
+            );
+        }
     }
 }
 
