@@ -379,14 +379,17 @@ impl<'a> Verifier<'a> {
     }
 
     /// A request that failed: the history does not say in which pool. Releases before it say that it
-    /// was the default one; without any it is tried in the pool that was used before, then in the
-    /// default one and the others.
+    /// was the default one; without any it is tried in the pools that were used before and after it,
+    /// then in the others.
     fn failed(&mut self, at: usize, cause: usize, last: PoolIndex) {
         let entries = &self.history.entries;
         let releases = entries[at..cause].iter().any(|e| e.action.is_release());
         let x = entries[cause];
-        let mut pools = vec![last];
-        if releases {
+        let next = entries[cause..].iter().position(|e| e.action == Action::Alloc);
+        let next = next.map_or(last, |n| self.pools.of_alloc(cause + n));
+        // Routings are short: it was probably the default pool if a neighbour was.
+        let mut pools = vec![last, next];
+        if releases || pools.contains(&PoolIndex::DEFAULT) {
             pools.insert(0, PoolIndex::DEFAULT);
         } else {
             pools.push(PoolIndex::DEFAULT);

@@ -44,6 +44,7 @@ pub(super) fn assign(layout: &mut Layout, known: &[Option<u32>], ids: usize) -> 
     loop {
         let mut all = Clusters::new(layout, known);
         all.join_known(ids);
+        all.join_learnt(layout);
         all.join_near();
         let default = all.choose_default();
         all.join_rest(default);
@@ -201,6 +202,42 @@ impl Clusters {
                 self.default = Some(*first);
             }
         }
+    }
+
+    /// What the replay showed to be in the default pool or in one pool, as far as nothing contradicts.
+    fn join_learnt(&mut self, layout: &Layout) {
+        let mut default: Vec<u32> = layout.default.iter().copied().collect();
+        default.sort_unstable();
+        let mut same: Vec<(u32, u32)> = layout.same.iter().copied().collect();
+        same.sort_unstable();
+        for segment in default {
+            let own = self.root(segment);
+            match self.default {
+                Some(root) if root == own => {}
+                Some(root) => self.join_if(root, own),
+                None if self.get(own).flags & PRIVATE_ONLY == 0 => {
+                    self.clusters[own as usize].flags |= DEFAULT_ONLY;
+                    self.default = Some(own);
+                }
+                None => {}
+            }
+        }
+        for (a, b) in same {
+            let (a, b) = (self.root(a), self.root(b));
+            self.join_if(a, b);
+        }
+    }
+
+    fn join_if(&mut self, a: u32, b: u32) {
+        if let Some(flags) = self.joined(a, b) {
+            self.join(a, b, flags);
+        }
+    }
+
+    /// The cluster of a segment.
+    fn root(&self, segment: u32) -> u32 {
+        let holds = |c: &Cluster| c.members.contains(&segment);
+        self.clusters.iter().position(holds).map_or(segment, narrow)
     }
 
     /// Joins what was used together, the most frequent first.

@@ -18,6 +18,8 @@ use crate::verify::Setup;
 const WORK_MAX: u64 = 100_000_000;
 const PAIRS_MAX: usize = 8_000_000;
 const SEGMENTS_MAX: usize = 20_000;
+/// What an oversize segment that went for a request says about their pools, in uses one after the other.
+const OVERSIZE_WEIGHT: u32 = 20;
 
 /// A segment, or the reservation of an expandable one, over its whole life.
 #[derive(Clone, Debug)]
@@ -56,6 +58,11 @@ pub(super) struct Layout {
     /// How often one segment was used right after another, lower index first.
     pub(super) followed: FxHashMap<(u32, u32), u32>,
     last_used: Option<u32>,
+    /// Segments that are in the default pool, and pairs that are in one pool, as the replay showed.
+    pub(super) default: FxHashSet<u32>,
+    pub(super) same: FxHashSet<(u32, u32)>,
+    /// Segments that the malloc to come took back from its own pool, if it was that.
+    taken: Vec<u32>,
     /// Releases since the last other entry.
     open: Vec<Release>,
     work: u64,
@@ -129,7 +136,10 @@ impl Layout {
                     layout.alloc(i, entry, config, grew, hidden)?;
                     (grew, late, released) = (None, false, false);
                 }
-                Action::Oom => (grew, late, released) = (None, false, false),
+                Action::Oom => {
+                    (grew, late, released) = (None, false, false);
+                    layout.taken.clear();
+                }
                 Action::FreeCompleted => {
                     late |= i > 0 && history.entries[i - 1].action != Action::FreeRequested;
                     layout.free(entry, history)?;
@@ -188,7 +198,11 @@ impl Layout {
             unmap || r.small || !garbage && !(oversize && size >= config.max_split_size)
         };
         let from = released.iter().position(whole).unwrap_or(released.len());
-        let released = released.get(from..).unwrap_or_default();
+        let (part, released) = released.split_at(from);
+        if oversize {
+            // A flush begins with the pool of its request, the default one.
+            self.taken = part.iter().chain(released.first()).map(|r| r.segment).collect();
+        }
         let kept = self.releasable(config);
         let pending = self.state.pending.len();
         self.work += ((kept.len() + pending) * released.len()) as u64
@@ -201,9 +215,8 @@ impl Layout {
                 self.different.insert(pair(r.segment, *k));
             }
         }
-        // Pending frees of the pools that a call covers complete before its releases. Those of a
-        // malloc's stretch may have been left by the end of a pool, but not by the malloc.
-        if !self.state.pending.is_empty() && cause.is_none() {
+        // Pending frees of the pools that a call or a flush covers complete before its releases.
+        if !self.state.pending.is_empty() {
             self.private.extend(released.iter().map(|r| r.segment));
         }
         for r in released {
@@ -351,6 +364,12 @@ impl Layout {
         s.pieces += 1;
         s.allocs += 1;
         self.of_entry.push((narrow(i), segment));
+        // Oversize segments come from the pool of the request that they make room for (§4.4, §5.6).
+        for taken in std::mem::take(&mut self.taken) {
+            if taken != segment {
+                *self.followed.entry(pair(taken, segment)).or_default() += OVERSIZE_WEIGHT;
+            }
+        }
         if let Some(last) = self.last_used.replace(segment).filter(|last| *last != segment) {
             *self.followed.entry(pair(last, segment)).or_default() += 1;
         }

@@ -159,6 +159,12 @@ impl Inference {
     /// recording did not, that is in another pool. Says whether anything was learnt.
     pub(crate) fn learn(&mut self, history: &History, mismatch: &Mismatch) -> bool {
         let Some(got) = mismatch.got else { return false };
+        if let Some(want) = history.entries.get(mismatch.at)
+            && want.action.is_release()
+            && !got.action.is_release()
+        {
+            return self.learn_release(history, mismatch.at, want.addr);
+        }
         let Some(of_model) = self.layout.segment_at(got.addr, mismatch.at) else { return false };
         let released = got.action.is_release();
         if !released && got.action != Action::Alloc {
@@ -167,17 +173,46 @@ impl Inference {
         // What the recording did there: growth and a failed request point to what follows.
         let Some(want) = history.entries.get(mismatch.at) else { return false };
         let other = match want.action {
-            Action::Oom => return false,
+            Action::Oom => {
+                // It returned oversize segments of its pool, or nothing; garbage is of the default pool.
+                let before = mismatch.at.checked_sub(1).map(|at| (at, history.entries[at]));
+                match before.filter(|(_, e)| e.action.is_release()) {
+                    Some((at, e)) => self.layout.segment_at(e.addr, at),
+                    None if self.collects && released => {
+                        return self.layout.private.insert(of_model);
+                    }
+                    None => return false,
+                }
+            }
             _ => self.layout.segment_at(want.addr, mismatch.at),
         };
         let Some(other) = other.filter(|o| *o != of_model) else { return false };
         let both = layout::pair(of_model, other);
-        if released && !want.action.is_release() {
+        if released && !want.action.is_release() && want.action != Action::Oom {
             // The malloc flushed nothing, or not that: it was routed, or that was in use.
             let garbage = self.collects && self.layout.private.insert(of_model);
             return garbage || self.layout.private.insert(other);
         }
         self.layout.different.insert(both)
+    }
+
+    /// The malloc at hand returned something that the model's did not: garbage, from the default pool, or
+    /// an oversize segment of its own pool.
+    fn learn_release(&mut self, history: &History, at: usize, addr: u64) -> bool {
+        let Some(released) = self.layout.segment_at(addr, at) else { return false };
+        let behind = history.entries[at..].iter().position(|e| e.action == Action::Alloc);
+        let own = behind.and_then(|n| {
+            let entry = &history.entries[at + n];
+            self.layout.segment_at(entry.addr, at + n)
+        });
+        let default = |layout: &mut layout::Layout| layout.default.insert(released);
+        if self.collects && default(&mut self.layout) {
+            return true;
+        }
+        match own.filter(|own| *own != released) {
+            Some(own) if self.layout.same.insert(layout::pair(own, released)) => true,
+            _ => default(&mut self.layout),
+        }
     }
 }
 
