@@ -29,8 +29,8 @@ pub(super) struct Account {
     pub(super) slop: u64,
 }
 
-/// What a context and its libraries may hold: a fixed part and one that grows with the card (workspaces,
-/// communication buffers). Above it somebody else must hold memory.
+/// What a context and its libraries may hold: a fixed part and one that grows with the card
+/// (workspaces, communication buffers). Above it somebody else must hold memory.
 pub(super) fn context_most(total: u64) -> u64 {
     600 * MIB + total / 100 * 3
 }
@@ -74,8 +74,8 @@ impl Account {
             self.others = (!unknown).then_some(sum);
             return;
         }
-        // No sentence about this process: it may be one of those listed. It holds at least what PyTorch
-        // reserves, and not much more.
+        // No sentence about this process: it may be one of those listed. It holds at least what
+        // PyTorch reserves, and not much more.
         let most =
             reserved.saturating_add(context_most(self.total.unwrap_or(0))).saturating_add(GIB);
         let own = listed
@@ -92,7 +92,8 @@ impl Account {
         }
     }
 
-    /// Memory of other processes: listed, or what the card lacks beyond this process and a generous context.
+    /// Memory of other processes: listed, or what the card lacks beyond this process and a generous
+    /// context.
     pub(super) fn others_estimate(&self) -> Option<u64> {
         if let (Some(total), Some(free), Some(own)) = (self.total, self.free, self.own) {
             return total.checked_sub(free.saturating_add(own));
@@ -106,7 +107,8 @@ impl Account {
         self.own?.checked_sub(self.reserved?)
     }
 
-    /// Free on the card and cached by PyTorch together: the most that any allocator setting could give.
+    /// Free on the card and cached by PyTorch together: the most that any allocator setting could
+    /// give.
     pub(super) fn slack(&self) -> Option<u64> {
         Some(self.free.unwrap_or(0).saturating_add(self.cached?))
     }
@@ -114,14 +116,6 @@ impl Account {
     /// By how much the request exceeds the slack.
     pub(super) fn shortfall(&self) -> Option<u64> {
         self.tried?.checked_sub(self.slack()?).filter(|s| *s > 0)
-    }
-
-    /// Whether so little is free that the driver can serve nothing more.
-    pub(super) fn card_is_full(&self) -> bool {
-        match (self.free, self.total) {
-            (Some(free), Some(total)) => free < (total / 50).max(64 * MIB),
-            _ => false,
-        }
     }
 }
 
@@ -146,7 +140,6 @@ mod tests {
         let a = Account::of(&n);
         assert_eq!(a.outside.map(|b| b * 100 / GIB), Some(798));
         assert!(a.others_estimate().unwrap() > 6 * GIB);
-        assert!(a.card_is_full());
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! What to do about it, in order of effect. Nothing is advised that is already in force.
 
-use vramwise_types::{GIB, Human, MIB, TorchVersion};
+use vramwise_types::{Human, MIB, TorchVersion};
 
-use super::account::context_most;
 use super::cause::Cause;
 use super::diagnose::{Case, Diagnosis};
-use super::event::{Form, Hint, Kind};
+use super::event::{Hint, Kind};
 use super::knowledge as known;
-use super::surroundings::{Phase, Techniques};
+use super::phase::{Phase, Techniques};
+
+mod capacity;
+mod elsewhere;
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,110 +83,8 @@ impl Adviser<'_> {
         }
     }
 
-    fn short(&self) -> String {
-        match self.case.account.shortfall() {
-            Some(short) => format!("{} is missing", Human(short)),
-            None => "the card is full of live memory".to_owned(),
-        }
-    }
-
-    fn capacity(&mut self) {
-        self.by_phase();
-        let small = self.case.account.tried.is_some_and(|t| t < 512 * MIB);
-        let training = !matches!(self.phase(), Some(Phase::Inference | Phase::Loading));
-        if training && !self.techniques.batch_of_one && self.phase() != Some(Phase::Optimizer) {
-            self.add(
-                "make the batch (or the sequence) smaller; accumulate gradients if the size matters",
-                format!("activations grow with it, and {}", self.short()),
-            );
-        }
-        if training && !self.techniques.checkpointing && self.phase() != Some(Phase::Optimizer) {
-            self.add(
-                "checkpoint activations (torch.utils.checkpoint, use_reentrant=False)",
-                format!("{} ({})", known::CHECKPOINTING.says, known::CHECKPOINTING.source),
-            );
-        }
-        if training && !self.techniques.autocast {
-            self.add(
-                "train in bfloat16 (torch.autocast)",
-                "activations take half the bytes; parameters and optimizer states stay as they are"
-                    .to_owned(),
-            );
-        }
-        if !training && !self.techniques.quantised {
-            self.add(
-                "load the weights in a smaller type (bfloat16, 8 or 4 bits)",
-                "weights are what is live while a model is loaded or serves".to_owned(),
-            );
-        }
-        if !self.techniques.sharding {
-            self.add(
-                "spread the model over several cards (FSDP, tensor parallel), or offload parts to the host",
-                "each card then holds a part of parameters, gradients and optimizer states".to_owned(),
-            );
-        }
-        self.larger_card();
-        if small && self.oldest.is_none_or(|v| v.major >= 2) {
-            self.add(
-                "record a snapshot (torch.cuda.memory._record_memory_history, then _dump_snapshot) and open it with 'vramwise inspect'",
-                "the request that failed is small: it shows who came last, not who holds the memory".to_owned(),
-            );
-        }
-    }
-
     fn phase(&self) -> Option<Phase> {
         self.case.phase.map(|(phase, _)| phase)
-    }
-
-    fn by_phase(&mut self) {
-        match self.phase() {
-            Some(Phase::Loss) => self.add(
-                "compute the loss in chunks, or with a fused linear cross-entropy",
-                "the logits hold a value for every token and every word, and the loss needs them in float32 once more".to_owned(),
-            ),
-            Some(Phase::Optimizer) => self.optimizer(),
-            Some(Phase::Inference) => self.add(
-                "shorten the context or the number of parallel requests",
-                "the key-value cache grows with both".to_owned(),
-            ),
-            _ => {}
-        }
-    }
-
-    fn optimizer(&mut self) {
-        self.add(
-            "use the optimizer with foreach=False or fused=True",
-            format!("{} ({})", known::ADAM_STATES.says, known::ADAM_STATES.source),
-        );
-        if !self.techniques.small_optimizer {
-            self.add(
-                "use an 8-bit or factored optimizer, or shard its states (ZeRO, FSDP)",
-                "Adam's two states take 8 bytes for each parameter in float32".to_owned(),
-            );
-        }
-    }
-
-    /// The smallest usual card that would have held it.
-    fn larger_card(&mut self) {
-        let a = &self.case.account;
-        let (Some(total), Some(tried)) = (a.total, a.tried) else { return };
-        let Some(held) = a.reserved.max(a.allocated) else { return };
-        let live = a.allocated.unwrap_or(held).min(held);
-        let need = live.saturating_add(tried).saturating_add(context_most(total));
-        // A card reports some per cent less than its name says.
-        let sizes = [4, 6, 8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 141, 192, 288];
-        let usable = |size: u64| size / 100 * 97;
-        if let Some(size) =
-            sizes.iter().map(|g| g * GIB).find(|s| usable(*s) > need && usable(*s) > total)
-        {
-            self.add(
-                format!("take a card of {} or more", Human(size)),
-                format!(
-                    "{} live + {} asked for + up to {} for the context = {}; what the program asks for after that is not known",
-                    Human(live), Human(tried), Human(context_most(total)), Human(need)
-                ),
-            );
-        }
     }
 
     fn larger_than_card(&mut self) {
@@ -211,7 +111,8 @@ impl Adviser<'_> {
         );
     }
 
-    /// Whether expandable segments can be advised: not in force, and the platform and the release have them.
+    /// Whether expandable segments can be advised: not in force, and the platform and the release
+    /// have them.
     fn can_expand(&self) -> bool {
         let around = self.case.around;
         let in_force = around.expandable().is_some();
@@ -391,152 +292,6 @@ impl Adviser<'_> {
         );
     }
 
-    fn outside(&mut self) {
-        self.add(
-            "leave memory free for libraries: lower the batch or the engine's share, or limit PyTorch with set_per_process_memory_fraction",
-            format!("{} ({})", known::DIRECT_USERS.says, known::DIRECT_USERS.source),
-        );
-        if matches!(self.case.event.kind, Kind::Cublas | Kind::Cudnn | Kind::Nccl) {
-            self.add(
-                "use the library once before the model fills the card (a small matrix product, a first collective)",
-                "its handle and buffers are then allocated while there is room".to_owned(),
-            );
-        }
-        self.add(
-            "check with nvidia-smi whether other processes use the card",
-            "the text names no holder".to_owned(),
-        );
-        if matches!(self.case.event.form, Form::DriverError | Form::Thc) {
-            self.add(
-                "run once with CUDA_LAUNCH_BLOCKING=1 to learn which call failed",
-                format!("{} ({})", known::ASYNC_ERRORS.says, known::ASYNC_ERRORS.source),
-            );
-        }
-    }
-
-    fn host(&mut self) {
-        match self.found.cause {
-            Cause::PinnedMemory => {
-                self.add("read the error behind 'Original Traceback'", "this line only forwards it".to_owned());
-                self.add("set pin_memory=False once, to see whether it goes away", "then pinning is the cause".to_owned());
-                return;
-            }
-            Cause::ProcessKilled => self.add(
-                "give the job more host memory, or use fewer data loader workers",
-                "the system chooses the process with the most host memory; each worker holds a copy of what it touches".to_owned(),
-            ),
-            _ => self.add(
-                "use less host memory: smaller chunks, fewer data loader workers, memory-mapped files",
-                self.found.why.first().cloned().unwrap_or_default(),
-            ),
-        }
-        self.add(
-            "check the limit of the container or the job as well as the machine's memory",
-            "allocator settings for the GPU have no effect on host memory".to_owned(),
-        );
-    }
-
-    fn mps(&mut self) {
-        if self.found.cause == Cause::MpsOtherAllocations {
-            self.add(
-                "close other programs, and free NumPy arrays and images of the same process",
-                "the larger part of the limit is used outside PyTorch's allocator".to_owned(),
-            );
-        }
-        self.add(
-            "use a smaller model, batch or resolution, or half precision",
-            self.found.why.first().cloned().unwrap_or_default(),
-        );
-        let limit =
-            self.case.account.allowed.map_or(String::new(), |l| format!(" of {}", Human(l)));
-        match self.case.around.mps_ratio_line {
-            Some(line) => self.add(
-                "set PYTORCH_MPS_HIGH_WATERMARK_RATIO in the shell that starts the process, not in the program",
-                format!("line {line} sets it, yet the limit{limit} is in force: it was read before ({})", known::MPS_LIMIT.source),
-            ),
-            None => self.add(
-                "as a last resort start the process with PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 in its environment",
-                format!("{}; without a limit the system may start to swap ({})", known::MPS_LIMIT.says, known::MPS_LIMIT.source),
-            ),
-        }
-    }
-
-    fn engine(&mut self) {
-        let a = &self.case.account;
-        if let (Some(free), Some(total)) = (a.free, a.total)
-            && self.case.event.form == Form::EngineStartup
-        {
-            let share = (free as f64 / total.max(1) as f64 * 100.0).floor() / 100.0;
-            self.add(
-                format!("lower gpu_memory_utilization to {share:.2} or less, or end the processes that hold the rest"),
-                format!("{} / {} = {share:.2}", Human(free), Human(total)),
-            );
-            return;
-        }
-        self.add(
-            "shorten the maximum context (max_model_len), or raise the engine's share of the card if it is free",
-            "weights, activations and the key-value cache share one budget".to_owned(),
-        );
-    }
-
-    fn masked(&mut self) {
-        if self.case.event.form == Form::NvmlAssertion {
-            self.add(
-                "treat it as an out-of-memory error: a smaller batch first",
-                format!("{} ({})", known::NVML_MASKS.says, known::NVML_MASKS.source),
-            );
-            self.add(
-                "record a snapshot when it is raised, or look at torch.cuda.memory_summary() before the failing step",
-                "the figures that the text lost are there".to_owned(),
-            );
-            return;
-        }
-        self.add(
-            "look for the error in the log of the process that raised it",
-            "this is only its name".to_owned(),
-        );
-    }
-
-    fn conflict(&mut self) {
-        self.add(
-            "drop max_split_size_mb and keep expandable_segments:True, or update to 2.3 or later",
-            format!(
-                "{} ({})",
-                known::EXPANDABLE_SPLIT_ASSERT.says,
-                known::EXPANDABLE_SPLIT_ASSERT.source
-            ),
-        );
-    }
-
-    fn not_memory(&mut self) {
-        self.add(
-            "set expandable_segments:False, or leave the option out",
-            format!(
-                "{} ({})",
-                known::EXPANDABLE_PLATFORMS.says,
-                known::EXPANDABLE_PLATFORMS.source
-            ),
-        );
-    }
-
-    fn other_framework(&mut self) {
-        self.add(
-            "check with nvidia-smi whether another process (or PyTorch in the same one) holds the card",
-            "frameworks in one process do not share their caches".to_owned(),
-        );
-    }
-
-    fn unknown(&mut self) {
-        self.add(
-            "give the whole text of the error, to the end of its last line",
-            "its later figures tell the cause".to_owned(),
-        );
-        self.add(
-            "record a snapshot (torch.cuda.memory._record_memory_history before, _dump_snapshot when it fails)",
-            "a snapshot shows every block".to_owned(),
-        );
-    }
-
     /// Says so where PyTorch's own hint does not apply.
     fn hint_is_wrong(&mut self) {
         let Some(hint) = self.case.event.hint else { return };
@@ -563,7 +318,8 @@ impl Adviser<'_> {
     }
 }
 
-/// A limit that keeps segments for requests of this size whole: a power of two below it, from 32 to 512 MiB.
+/// A limit that keeps segments for requests of this size whole: a power of two below it, from 32 to
+/// 512 MiB.
 fn split_limit(tried: u64) -> u64 {
     let mb = (tried / MIB).max(1);
     let below = 1_u64 << mb.ilog2();
@@ -574,6 +330,7 @@ fn split_limit(tried: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vramwise_types::GIB;
 
     #[test]
     fn the_split_limit_lies_below_the_request() {

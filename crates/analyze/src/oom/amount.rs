@@ -4,7 +4,8 @@ use vramwise_types::{GIB, KIB, MIB};
 
 /// A printed size: the bytes it stands for, and how far off it may be.
 ///
-/// Units are binary whatever their spelling: PyTorch's old `GB` and Apple's `GB` in these texts mean GiB.
+/// Units are binary whatever their spelling: PyTorch's old `GB` and Apple's `GB` in these texts
+/// mean GiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Amount {
     /// Printed number times printed unit, rounded to whole bytes.
@@ -79,7 +80,9 @@ pub(super) fn read(text: &[u8]) -> Read {
     if partial { Read::Partial } else { Read::No }
 }
 
-/// Length of a decimal number: digits with at most one point inside; commas between digits are allowed.
+/// Length of a decimal number: digits with at most one point inside. A comma separates thousands
+/// where three digits follow it, and is a decimal point otherwise, as in the languages that write
+/// it so.
 fn number_len(text: &[u8]) -> usize {
     let mut seen_point = false;
     let mut len = 0;
@@ -91,18 +94,25 @@ fn number_len(text: &[u8]) -> usize {
                 seen_point = true;
                 len = i + 1;
             }
-            b',' if i > 0 && !seen_point && next_is_digit => {}
+            b',' if i > 0 && !seen_point && next_is_digit => {
+                seen_point = !separates_thousands(&text[i..]);
+            }
             _ => break,
         }
     }
     len
 }
 
+/// Whether exactly three digits follow the comma at the beginning.
+fn separates_thousands(text: &[u8]) -> bool {
+    text[1..].iter().take(4).take_while(|b| b.is_ascii_digit()).count() == 3
+}
+
 fn sized(number: &[u8], scale: u64, used: usize) -> Read {
     let mut digits: u128 = 0;
     let mut decimals: u32 = 0;
     let mut behind_point = false;
-    for byte in number {
+    for (i, byte) in number.iter().enumerate() {
         match byte {
             b'0'..=b'9' if digits < 1 << 90 => {
                 digits = digits * 10 + u128::from(byte - b'0');
@@ -110,6 +120,7 @@ fn sized(number: &[u8], scale: u64, used: usize) -> Read {
             }
             b'0'..=b'9' => return Read::Impossible(used),
             b'.' => behind_point = true,
+            b',' => behind_point = !separates_thousands(&number[i..]),
             _ => {}
         }
     }
@@ -152,6 +163,8 @@ mod tests {
         assert_eq!(bytes("768.00mb)"), Some(768 << 20));
         assert_eq!(bytes("2.00g("), Some(2 << 30));
         assert_eq!(bytes("8,589,934,592bytes"), Some(8 << 30));
+        assert_eq!(bytes("1,002.00mib"), Some(1002 << 20));
+        assert_eq!(bytes("8,00gib"), Some(8 << 30));
         assert_eq!(bytes("1.5tib"), Some(1536 << 30));
         assert_eq!(bytes("2.00gpus"), None);
         assert_eq!(bytes("gib"), None);

@@ -18,7 +18,8 @@ pub enum Cause {
     OtherProcess,
     /// A limit below the card's size.
     MemoryLimit,
-    /// More was allocated than the card has: the driver spilled into system memory, and that ran out.
+    /// More was allocated than the card has: the driver spilled into system memory, and that ran
+    /// out.
     SystemMemorySpill,
     /// The driver refused although enough was free.
     RefusedAlthoughFree,

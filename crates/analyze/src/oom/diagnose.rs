@@ -1,12 +1,15 @@
 //! From the numbers to a cause, with reasons that a reader can check.
 
-use vramwise_types::{GIB, Human, MIB};
+use vramwise_types::{Human, MIB};
 
 use super::account::{Account, context_most};
 use super::cause::Cause;
-use super::event::{Event, Form, Kind};
+use super::event::{Event, Form};
 use super::knowledge::{self as known, Fact};
-use super::surroundings::{Phase, Surroundings};
+use super::phase::Phase;
+use super::surroundings::Surroundings;
+
+mod rules;
 
 /// A cause and why.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,15 +49,6 @@ pub(super) struct Case<'a> {
     pub(super) retried: bool,
 }
 
-/// Requests from here on are no tensor's: more than any host or card has.
-const ABSURD: u64 = 64 << 40;
-/// Cached bytes up to this part of the reserved ones are ordinary leftovers of rounding and small blocks.
-const LEFTOVERS: f64 = 0.05;
-/// Of the cached bytes this part can be put to use at best.
-const USABLE: f64 = 0.9;
-/// Single allocations that Intel's drivers grant.
-const XPU_SINGLE: u64 = 4 * GIB;
-
 /// The cause of one event.
 pub(super) fn diagnose(case: &Case<'_>) -> Diagnosis {
     match case.event.form {
@@ -71,16 +65,16 @@ fn caching(case: &Case<'_>) -> Diagnosis {
         return Diagnosis::new(Cause::Unknown, 0.3, "the text does not say how much was asked for");
     };
     let rules: [fn(&Case<'_>, u64) -> Option<Diagnosis>; 10] = [
-        absurd,
-        memory_limit,
-        spill,
-        larger_than_card,
-        single_allocation,
-        refused_although_free,
-        other_process,
-        fragmentation,
-        private_pools,
-        capacity,
+        rules::absurd,
+        rules::memory_limit,
+        rules::spill,
+        rules::larger_than_card,
+        rules::single_allocation,
+        rules::refused_although_free,
+        rules::other_process,
+        rules::fragmentation,
+        rules::private_pools,
+        rules::capacity,
     ];
     rules.iter().find_map(|rule| rule(case, tried)).unwrap_or_else(|| {
         Diagnosis::new(
@@ -92,320 +86,6 @@ fn caching(case: &Case<'_>) -> Diagnosis {
             ),
         )
     })
-}
-
-fn absurd(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {
-    let beyond = case.account.total.is_some_and(|t| tried / 64 > t) || tried >= ABSURD;
-    beyond.then(|| {
-        Diagnosis::new(Cause::AbsurdRequest, 0.97, format!("{} in one tensor", Human(tried)))
-            .because("no setting, batch size or card helps; look for a product of dimensions that should not be multiplied, or an index that overflowed")
-    })
-}
-
-fn memory_limit(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {
-    let a = &case.account;
-    let allowed = a.allowed?;
-    let reserved = a.reserved.unwrap_or(0);
-    let total = a.total.unwrap_or(u64::MAX);
-    // A limit of the whole card (or an absurd one) limits nothing.
-    if allowed >= total || reserved.saturating_add(tried) <= allowed {
-        return None;
-    }
-    let enough_free = a.free.is_some_and(|f| f >= tried);
-    let limit = Diagnosis::new(
-        Cause::MemoryLimit,
-        if enough_free { 0.95 } else { 0.75 },
-        format!(
-            "{} reserved + {} asked for = {} is more than the {} that this process is allowed",
-            Human(reserved),
-            Human(tried),
-            Human(reserved.saturating_add(tried)),
-            Human(allowed)
-        ),
-    );
-    let limit = match a.free {
-        Some(free) if enough_free => {
-            limit.because(format!("{} is free on the card all the same", Human(free)))
-        }
-        Some(free) => limit.because(format!(
-            "only {} is free on the card, so lifting the limit alone would not do",
-            Human(free)
-        )),
-        None => limit,
-    };
-    Some(limit.fact(known::FRACTION))
-}
-
-fn spill(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {
-    let a = &case.account;
-    let (total, held) = (a.total?, a.reserved.max(a.allocated)?);
-    if held <= total.saturating_add(total / 50) {
-        return None;
-    }
-    Some(
-        Diagnosis::new(
-            Cause::SystemMemorySpill,
-            0.9,
-            format!(
-                "PyTorch holds {}, {} more than the {} that the card has",
-                Human(held),
-                Human(held - total),
-                Human(total)
-            ),
-        )
-        .because(format!(
-            "with the request, {} would be needed: no allocator setting can help",
-            Human(held.saturating_add(tried))
-        ))
-        .fact(known::SPILL),
-    )
-}
-
-fn larger_than_card(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {
-    let total = case.account.total?;
-    if tried <= total {
-        return None;
-    }
-    let found = Diagnosis::new(
-        Cause::RequestLargerThanCard,
-        0.97,
-        format!("{} was asked for at once; the card has {} in all", Human(tried), Human(total)),
-    )
-    .because("even an empty card would refuse: no allocator setting can help");
-    Some(match case.event.kind {
-        Kind::Hip if tried < 2 * total && case.account.allocated == Some(0) => {
-            Diagnosis { confidence: 0.8, ..found }.fact(known::APU_MEMORY)
-        }
-        _ => found,
-    })
-}
-
-fn single_allocation(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {
-    let a = &case.account;
-    if case.event.kind != Kind::Xpu || tried < XPU_SINGLE {
-        return None;
-    }
-    let total = a.total?;
-    let held = a.reserved.unwrap_or(0);
-    let room = a.free.unwrap_or_else(|| total.saturating_sub(held));
-    (room >= tried).then(|| {
-        Diagnosis::new(
-            Cause::SingleAllocationLimit,
-            if held == 0 { 0.8 } else { 0.6 },
-            format!(
-                "{} was asked for at once, {} of {} is held by PyTorch",
-                Human(tried),
-                Human(held),
-                Human(total)
-            ),
-        )
-        .fact(known::XPU_SINGLE)
-    })
-}
-
-fn refused_although_free(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {
-    let a = &case.account;
-    let total = a.total?;
-    let free = match a.free {
-        Some(free) => free,
-        // Without the figure: what PyTorch does not hold, a generous context aside.
-        None => total.saturating_sub(a.reserved?).saturating_sub(context_most(total)),
-    };
-    if free < tried.saturating_add(a.slop) || (a.free.is_some() && a.card_is_full()) {
-        return None;
-    }
-    let found = Diagnosis::new(
-        Cause::RefusedAlthoughFree,
-        if a.free.is_some() { 0.6 } else { 0.4 },
-        match a.free {
-            Some(_) => format!("{} is reported free, {} was asked for", Human(free), Human(tried)),
-            None => format!("PyTorch holds {} of {}, and {} was asked for", Human(a.reserved.unwrap_or(0)), Human(total), Human(tried)),
-        },
-    )
-    .because("the figures are read after the failure: another process may have freed memory in between, or something that the figures do not show limits this process (a container, a virtual GPU, address space, system memory under WSL2)");
-    Some(if case.around.wsl || case.around.windows || !a_sentinel_free(case) {
-        found.fact(known::SPILL)
-    } else {
-        found
-    })
-}
-
-fn a_sentinel_free(case: &Case<'_>) -> bool {
-    case.event.numbers.impossible.is_empty()
-}
-
-fn other_process(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {
-    let a = &case.account;
-    let (total, others) = (a.total?, a.others_estimate()?);
-    let cached = a.cached.unwrap_or(0);
-    // Without any process a request of this size has to fit; beyond that the card is at fault as well.
-    let missing = tried.saturating_sub(a.free.unwrap_or(0)).saturating_sub(cached);
-    let large = others >= GIB.max(total / 10) && others > cached / 2 * 3;
-    let decisive = a.others.is_some_and(|o| o >= missing && missing > 0 && o >= 256 * MIB)
-        && cached < missing.max(tried);
-    if others < missing || !(large || decisive) {
-        return None;
-    }
-    let found = Diagnosis::new(
-        Cause::OtherProcess,
-        if a.own.is_some() { 0.9 } else { 0.8 },
-        match (a.own, a.reserved) {
-            (Some(own), _) => format!(
-                "{} total - {} free - {} of this process = {} held by other processes",
-                Human(total), Human(a.free.unwrap_or(0)), Human(own), Human(others)
-            ),
-            (None, reserved) => format!(
-                "{} total - {} free - {} reserved by PyTorch = {}; a context explains up to {}, the other {} is somebody else's",
-                Human(total), Human(a.free.unwrap_or(0)), Human(reserved.unwrap_or(0)), Human(a.outside.unwrap_or(0)),
-                Human(context_most(total)), Human(others)
-            ),
-        },
-    )
-    .because(if missing > 0 {
-        format!("the request lacks {}; without the other processes it would fit", Human(missing))
-    } else {
-        "what is left of the card is too little for the driver to give out; without the other processes the request would fit".to_owned()
-    });
-    let found = if case.around.data_parallel {
-        found.because("DataParallel gathers on the first device; its other replicas' memory is this process's own and not meant here")
-    } else {
-        found
-    };
-    Some(found.fact(known::CONTEXT).fact(known::NVIDIA_SMI))
-}
-
-fn fragmentation(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {
-    let a = &case.account;
-    let (cached, reserved) = (a.cached?, a.reserved?);
-    let lacking = tried.saturating_sub(a.free.unwrap_or(0));
-    let part = cached as f64 / (reserved.max(1)) as f64;
-    let needed = lacking as f64 / (cached.max(1)) as f64;
-    if part < LEFTOVERS || needed > USABLE || cached == 0 {
-        return None;
-    }
-    let free = a.free.unwrap_or(0);
-    let confidence = match needed {
-        n if n <= 0.5 => 0.85,
-        n if n <= 0.8 => 0.75,
-        _ => 0.6,
-    };
-    Some(
-        Diagnosis::new(
-            Cause::Fragmentation,
-            confidence,
-            format!(
-                "{} free + {} cached by PyTorch and unused = {}, more than the {} asked for",
-                Human(free), Human(cached), Human(free.saturating_add(cached)), Human(tried)
-            ),
-        )
-        .because(format!(
-            "{:.0} % of what PyTorch reserves is unused, and it remained after PyTorch had given back every wholly free segment: it lies between live blocks",
-            part * 100.0
-        ))
-        .fact(known::CACHE_IS_FLUSHED),
-    )
-}
-
-fn private_pools(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {
-    let a = &case.account;
-    let slack = a.slack()?;
-    let with = slack.saturating_add(a.private);
-    (a.private > 0 && with >= tried && slack < tried && a.private >= 64 * MIB).then(|| {
-        Diagnosis::new(
-            Cause::PrivatePools,
-            0.65,
-            format!(
-                "{} free + {} cached = {} is less than the {} asked for; with the {} that lies unused in private pools it would be enough",
-                Human(a.free.unwrap_or(0)), Human(a.cached.unwrap_or(0)), Human(slack), Human(tried), Human(a.private)
-            ),
-        )
-        .fact(known::PRIVATE_POOLS)
-    })
-}
-
-fn capacity(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {
-    let a = &case.account;
-    let total = a.total?;
-    let (Some(slack), Some(allocated)) = (a.slack(), a.allocated) else {
-        // A text that was cut off: the free memory alone may tell.
-        let free = a.free?;
-        return (free < tried).then(|| {
-            Diagnosis::new(
-                Cause::Unknown,
-                0.5,
-                format!("{} was asked for, {} of {} is free; the text is cut off before it says what PyTorch holds", Human(tried), Human(free), Human(total)),
-            )
-            .because("either the card is too small or the cache is fragmented: the rest of the text would tell")
-        });
-    };
-    let found = match a.shortfall() {
-        Some(short) => Diagnosis::new(
-            Cause::TrueCapacity,
-            if short > a.slop { 0.95 } else { 0.8 },
-            format!(
-                "no allocator setting can help: slack is {}, the request {}",
-                Human(slack),
-                Human(tried)
-            ),
-        )
-        .because(format!(
-            "slack = {} free + {} cached by PyTorch and unused; {} is missing",
-            Human(a.free.unwrap_or(0)),
-            Human(slack - a.free.unwrap_or(0)),
-            Human(short)
-        )),
-        None => Diagnosis::new(
-            Cause::TrueCapacity,
-            0.85,
-            format!(
-                "the card is full of live memory; the {} free and the {} cached ({:.1} % of what PyTorch reserves) are ordinary leftovers, and winning them back would postpone the error, not avoid it",
-                Human(a.free.unwrap_or(0)),
-                Human(a.cached.unwrap_or(0)),
-                a.cached.unwrap_or(0) as f64 / a.reserved.unwrap_or(0).max(1) as f64 * 100.0
-            ),
-        ),
-    };
-    Some(shape_of_request(case, found, tried, allocated, total))
-}
-
-/// What the size of the request says.
-fn shape_of_request(
-    case: &Case<'_>,
-    found: Diagnosis,
-    tried: u64,
-    allocated: u64,
-    total: u64,
-) -> Diagnosis {
-    let found = if tried > total / 3 {
-        found.because(format!(
-            "this one request is {:.0} % of the whole card",
-            tried as f64 / total.max(1) as f64 * 100.0
-        ))
-    } else {
-        found
-    };
-    let found = match (case.account.outside, case.account.free) {
-        (Some(outside), Some(free)) => found.because(format!(
-            "{} total = {} live + {} cached + {} free + {} outside PyTorch (context, libraries, other programs)",
-            Human(total),
-            Human(allocated),
-            Human(case.account.cached.unwrap_or(0)),
-            Human(free),
-            Human(outside)
-        )),
-        _ => found,
-    };
-    let copy = allocated > GIB && tried.abs_diff(allocated) <= allocated / 50;
-    let found = if copy {
-        found.because("the request is as large as everything that is live: something is being copied whole (a cast, a clone, a gather)")
-    } else {
-        found
-    };
-    match case.phase {
-        Some((phase, word)) => found
-            .because(format!("it happened during {} ('{word}' in the traceback)", phase.words())),
-        None => found,
-    }
 }
 
 /// Adds what the numbers say beside the cause.
@@ -449,7 +129,8 @@ fn stream_ordered(case: &Case<'_>) -> Diagnosis {
     let (Some(tried), Some(total), Some(allocated)) = (a.tried, a.total, a.allocated) else {
         return Diagnosis::new(Cause::Unknown, 0.4, "the text is cut off before its figures");
     };
-    if let Some(found) = spill(case, tried).or_else(|| larger_than_card(case, tried)) {
+    if let Some(found) = rules::spill(case, tried).or_else(|| rules::larger_than_card(case, tried))
+    {
         return found;
     }
     if let Some(allowed) = a.allowed.filter(|l| *l < total)

@@ -88,6 +88,12 @@ pub enum Form {
     PinThread,
     /// The operating system or the container ended the process.
     Killed,
+    /// A process ended by a signal that the system sends when memory runs out, among other reasons.
+    Signal,
+    /// The shared memory of the container.
+    SharedMemory,
+    /// A kernel that needs more of a multiprocessor's own memory than there is.
+    KernelResources,
     /// The lines of the `cudaMallocAsync` back end.
     StreamOrdered,
     /// "CUDA error: out of memory" and its relatives.

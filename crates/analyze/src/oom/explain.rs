@@ -1,6 +1,8 @@
 //! One explanation for each event of a log.
 
-use vramwise_types::TorchVersion;
+use std::collections::BTreeMap;
+
+use vramwise_types::{Human, TorchVersion};
 
 use super::account::Account;
 use super::advice::{Advice, advise};
@@ -9,10 +11,9 @@ use super::diagnose::{Case, diagnose};
 use super::event::{Event, Kind};
 use super::joiner::Log;
 use super::knowledge::Fact;
+use super::phase::{Phase, phase_before, retried_after, techniques_near};
 use super::scan::scan;
-use super::surroundings::{
-    FoundSettings, Phase, Surroundings, phase_before, retried_after, techniques_near,
-};
+use super::surroundings::{FoundSettings, Surroundings};
 
 /// What happened, why, and what to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,7 +48,8 @@ pub struct LogReport {
 }
 
 impl LogReport {
-    /// The explanation that a reader most likely asks for: the first one with figures, else the first.
+    /// The explanation that a reader most likely asks for: the first one with figures, else the
+    /// first.
     pub fn primary(&self) -> Option<&Explanation> {
         let own = |e: &&Explanation| e.event.numbers.any() && e.event.kind != Kind::OtherFramework;
         self.explanations.iter().find(own).or(self.explanations.first())
@@ -61,8 +63,42 @@ pub fn explain_log(text: &str) -> LogReport {
     let mut around = Surroundings::of(&log, &events);
     let oldest_text = events.iter().filter_map(|e| e.age).map(|a| a.to.unwrap_or(a.from)).max();
     around.lint_settings(oldest_text);
-    let explanations = events.iter().map(|event| explain(&log, event, &around)).collect();
+    let mut explanations: Vec<Explanation> =
+        events.iter().map(|event| explain(&log, event, &around)).collect();
+    note_growth(&mut explanations);
     LogReport { explanations, torch_version: around.version, settings: around.settings }
+}
+
+/// Errors of one process from which growth can be told.
+const GROWTH_LEAST: usize = 3;
+
+/// Says so where one process fails again and again with more live memory each time.
+fn note_growth(explanations: &mut [Explanation]) {
+    let mut groups: BTreeMap<(Kind, Option<u32>, Option<String>), Vec<usize>> = BTreeMap::new();
+    for (i, e) in
+        explanations.iter().enumerate().filter(|(_, e)| e.event.numbers.allocated.is_some())
+    {
+        let key = (e.event.kind, e.event.numbers.gpu, e.event.tag.clone());
+        groups.entry(key).or_default().push(i);
+    }
+    for group in groups.into_values().filter(|g| g.len() >= GROWTH_LEAST) {
+        let live: Vec<u64> = group
+            .iter()
+            .filter_map(|i| explanations[*i].event.numbers.allocated.map(|a| a.bytes))
+            .collect();
+        let (Some(first), Some(last)) = (live.first(), live.last()) else { continue };
+        if live.is_sorted() && last - first > first / 100 {
+            let note = format!(
+                "over the {} errors of this process the live memory grew from {} to {}: something is kept alive between them",
+                live.len(),
+                Human(*first),
+                Human(*last)
+            );
+            for i in group {
+                explanations[i].why.push(note.clone());
+            }
+        }
+    }
 }
 
 fn explain(log: &Log<'_>, event: &Event, around: &Surroundings) -> Explanation {

@@ -1,7 +1,8 @@
 //! Puts a message together that runs over several lines.
 //!
-//! Lines are taken on one by one, and only those that continue what is being read: a reader says how far it got
-//! ([`Reading`]), and a line that does not get it further is left out as somebody else's.
+//! Lines are taken on one by one, and only those that continue what is being read: a reader says
+//! how far it got ([`Reading`]), and a line that does not get it further is left out as somebody
+//! else's.
 
 use super::lines::{Line, compact, is_progress, tag, undecorated};
 use super::pattern::find;
@@ -26,7 +27,8 @@ const BEGINNINGS: [&str; 3] = ["outofmemory", "wouldexceedallowedmemory", "youtr
 const MESSAGE_MOST: usize = 8 << 10;
 /// Bytes of a logger's prefix that are compared.
 const PREFIX_MOST: usize = 256;
-/// A line has to bring the reader this many bytes further (or be used up, or complete the message) to belong to it.
+/// A line has to bring the reader this many bytes further (or be used up, or complete the message)
+/// to belong to it.
 const PROGRESS_LEAST: usize = 3;
 
 /// All lines of a log with their tags.
@@ -45,14 +47,15 @@ impl<'a> Log<'a> {
         self.lines.get(index).map_or_else(Vec::new, |l| compact(tag(l.text).1))
     }
 
-    /// The line that may continue line `index`: the next one that is no progress bar and no other writer's.
+    /// The line that may continue line `index`: the next one that is no progress bar and no other
+    /// writer's.
     pub(super) fn next_of_same(&self, index: usize) -> Option<usize> {
         let own = tag(self.lines.get(index)?.text).0;
         (index + 1..self.lines.len()).take(SKIPPED_MOST).find(|i| self.may_continue(own, *i))
     }
 
-    /// The beginning of the line that may continue line `index`, without the prefix that a logger put in front of
-    /// both. Enough to see a word that is broken over the two lines.
+    /// The beginning of the line that may continue line `index`, without the prefix that a logger
+    /// put in front of both. Enough to see a word that is broken over the two lines.
     pub(super) fn overhang(&self, index: usize, body: &[u8], length: usize) -> Vec<u8> {
         let Some(next) = self.next_of_same(index) else { return Vec::new() };
         let text = tag(self.lines[next].text).1;
@@ -88,8 +91,8 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// Reads the message that begins at byte `from` of the compact body (given) of line `index`; says which further lines
-    /// (by index) belong to it.
+    /// Reads the message that begins at byte `from` of the compact body (given) of line `index`;
+    /// says which further lines (by index) belong to it.
     pub(super) fn read<T>(
         &self,
         index: usize,
@@ -162,11 +165,13 @@ impl<'a> Log<'a> {
     }
 }
 
-/// What of a line may be the message: all of it, or what is left without quotation marks and loggers' prefixes.
+/// What of a line may be the message: all of it, or what is left without quotation marks and
+/// loggers' prefixes.
 fn fragments(body: &str, prefix: &[u8]) -> Vec<Vec<u8>> {
     let whole = compact(body);
     let mut out = vec![whole.clone(), compact(undecorated(body))];
-    // The prefix in front of the message's first line, digits aside, as far as its last bracket or colon.
+    // The prefix in front of the message's first line, digits aside, as far as its last bracket or
+    // colon.
     let cuts = (0..prefix.len()).rev().filter(|i| matches!(prefix[*i], b']' | b':' | b')' | b'-'));
     let shape = normal(&whole);
     for cut in cuts.take(8) {

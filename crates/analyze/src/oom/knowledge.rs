@@ -1,5 +1,5 @@
-//! Documented facts that explanations lean on, each with its source. Nothing else in this crate states such a
-//! fact; explanations quote the table.
+//! Documented facts that explanations lean on, each with its source. Nothing else in this crate
+//! states such a fact; explanations quote the table.
 
 /// A fact and where it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

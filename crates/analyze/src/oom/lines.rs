@@ -1,8 +1,8 @@
 //! A log as lines, and each line as compact text: no white space, no colours, lower case.
 //!
-//! Terminals wrap messages in the middle of words, loggers put prefixes in front of every line, and several
-//! processes write into one file. In compact text a wrapped message is the plain concatenation of its lines, so
-//! all matching is done there.
+//! Terminals wrap messages in the middle of words, loggers put prefixes in front of every line, and
+//! several processes write into one file. In compact text a wrapped message is the plain
+//! concatenation of its lines, so all matching is done there.
 
 /// One line of the log, where `\r` ends a line too (progress bars).
 #[derive(Clone, Copy, Debug)]
@@ -59,8 +59,8 @@ pub(super) fn compact(text: &str) -> Vec<u8> {
     out
 }
 
-/// Length of what is dropped at the beginning: white space, control characters, colour sequences (real ones and
-/// written-out ones), line breaks written as `\n`, emphasis marks and table bars.
+/// Length of what is dropped at the beginning: white space, control characters, colour sequences
+/// (real ones and written-out ones), line breaks written as `\n`, emphasis marks and table bars.
 fn decoration_len(bytes: &[u8]) -> usize {
     match bytes[0] {
         0x1b => escape_len(bytes),
@@ -74,9 +74,21 @@ fn decoration_len(bytes: &[u8]) -> usize {
             Some([b'u', b'0', b'0', b'1', b'b', ..]) => 6 + colour_len(&bytes[6..]),
             _ => 0,
         },
-        b'<' if bytes.len() >= 4 && bytes[..3].eq_ignore_ascii_case(b"<br") => {
-            bytes.iter().take(6).position(|b| *b == b'>').map_or(0, |end| end + 1)
-        }
+        b'<' => markup_len(bytes),
+        b'&' => ["&nbsp;", "&gt;", "&lt;", "&amp;", "&quot;", "&#39;", "&#x27;"]
+            .iter()
+            .find(|e| bytes.starts_with(e.as_bytes()))
+            .map_or(0, |e| e.len()),
+        _ => 0,
+    }
+}
+
+/// Length of `<br/>`, `</span>` and the like, or 0.
+fn markup_len(bytes: &[u8]) -> usize {
+    let named = bytes.get(1).is_some_and(|b| b.is_ascii_alphabetic() || *b == b'/');
+    let end = bytes.iter().take(80).skip(1).position(|b| matches!(b, b'>' | b'<'));
+    match end {
+        Some(n) if named && bytes[n + 1] == b'>' => n + 2,
         _ => 0,
     }
 }
@@ -117,9 +129,11 @@ fn is_invisible(ch: char) -> bool {
         || matches!(ch, '\u{2500}'..='\u{257f}')
 }
 
-/// The tag at the beginning of a line that names the process which wrote it, and the text behind it.
+/// The tag at the beginning of a line that names the process which wrote it, and the text behind
+/// it.
 ///
-/// `[rank3]: …`, `[default3]:[rank3]: …`, `[1,3]<stderr>:…`, `(Worker pid=12, ip=…) …`, `trainer-1  | …`.
+/// `[rank3]: …`, `[default3]:[rank3]: …`, `[1,3]<stderr>:…`, `(Worker pid=12, ip=…) …`,
+/// `trainer-1 | …`.
 pub(super) fn tag(text: &str) -> (Option<&str>, &str) {
     let mut rest = undecorated(text);
     let mut end_of_tag = None;
@@ -185,7 +199,8 @@ pub(super) fn rank_of(tag: &str) -> Option<u32> {
     })
 }
 
-/// Whether the line is a progress bar: it may stand between the lines of a message and belongs to none.
+/// Whether the line is a progress bar: it may stand between the lines of a message and belongs to
+/// none.
 pub(super) fn is_progress(text: &str) -> bool {
     if !text.contains(['%', '/']) {
         return false;
@@ -235,6 +250,7 @@ mod tests {
         assert_eq!(compacted("\u{1b}["), "");
         assert_eq!(compacted("显存 不足"), "显存不足");
         assert_eq!(compacted("a<br/>b<br>c<b"), "abc<b");
+        assert_eq!(compacted("<p class=x>a</p>&nbsp;b a < b > c"), "aba<b>c");
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Out-of-memory texts: found in any log, taken apart, explained.
 //!
-//! [`explain_log`] does it all; [`explain_text`] and [`find_events`] give parts. The steps, a file each: lines
-//! without white space and colours (`lines`), messages put together over several lines (`joiner`), every known
-//! text (`formats`), the search (`scan`), the rest of the log (`surroundings`), the arithmetic (`account`), the
-//! cause (`diagnose`, `wordless`), the advice (`advice`).
+//! [`explain_log`] does it all; [`explain_text`] and [`find_events`] give parts. The steps, a file
+//! each: lines without white space and colours (`lines`), messages put together over several lines
+//! (`joiner`), every known text (`formats`), the search (`scan`), the rest of the log
+//! (`surroundings`, `phase`), the arithmetic (`account`), the cause (`diagnose`, `wordless`), the
+//! advice (`advice`).
 //!
-//! Only texts are read here. What a snapshot can prove about an out-of-memory error is another matter.
+//! Only texts are read here. What a snapshot can prove about an out-of-memory error is another
+//! matter.
 
 mod account;
 mod advice;
@@ -19,6 +21,7 @@ mod joiner;
 mod knowledge;
 mod lines;
 mod pattern;
+mod phase;
 mod scan;
 mod surroundings;
 mod wordless;
@@ -29,7 +32,8 @@ pub use cause::Cause;
 pub use event::{Age, Event, Form, Hint, Kind, Numbers, ProcessUse};
 pub use explain::{Explanation, LogReport, explain_log};
 pub use knowledge::{FACTS, Fact};
-pub use surroundings::{FoundSettings, Phase};
+pub use phase::Phase;
+pub use surroundings::FoundSettings;
 
 /// Every out-of-memory text of a log with its explanation, in order.
 pub fn explain_text(text: &str) -> Vec<Explanation> {

@@ -1,8 +1,8 @@
 //! A small pattern language for compact text: literals with holes for sizes and whole numbers.
 //!
-//! A pattern is written as the text looks without white space and in lower case; `{s}` stands for a size,
-//! `{i}` for a whole number. Unlike a regular expression it tells "the text ends before the pattern does" from
-//! "no match", which is what putting wrapped lines together needs.
+//! A pattern is written as the text looks without white space and in lower case; `{s}` stands for a
+//! size, `{i}` for a whole number. Unlike a regular expression it tells "the text ends before the
+//! pattern does" from "no match", which is what putting wrapped lines together needs.
 
 use super::amount::{self, Amount, Read};
 

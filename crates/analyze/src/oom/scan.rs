@@ -1,5 +1,7 @@
 //! Finds every out-of-memory text in a log, in the order in which they stand there.
 
+use std::collections::BTreeSet;
+
 use super::event::{Event, Form, Kind, Numbers};
 use super::formats::caching::{self, Caching};
 use super::formats::{host, mps, other, phrases, stream_ordered};
@@ -7,36 +9,54 @@ use super::joiner::{Log, Reading};
 use super::lines::{rank_of, tag};
 use super::pattern::find;
 
-/// Bytes of the following line that are looked at together with a line, for texts that are wrapped in the middle
-/// of the words by which they are found.
+/// Bytes of the following line that are looked at together with a line, for texts that are wrapped
+/// in the middle of the words by which they are found.
 const OVERHANG: usize = 64;
 /// Texts of one kind that are looked at in one line.
 const IN_LINE_MOST: usize = 200;
+/// Bytes behind the beginning of a text in which no other begins.
+const AROUND: usize = 24;
 /// Compact bytes around a phrase in which its companion has to stand.
 const NEARBY: usize = 400;
 /// Events of one log; a log with more repeats itself.
 const EVENTS_MOST: usize = 10_000;
 
 /// Stems of which every text has one in front of its figures; lines without are passed over.
-const STEMS: [&str; 8] =
-    ["memory", "alloc", "oom", "nvml", "failure", "error", "buffersize", "nativeapi"];
+const STEMS: [&str; 10] = [
+    "memory",
+    "alloc",
+    "oom",
+    "nvml",
+    "failure",
+    "error",
+    "buffersize",
+    "nativeapi",
+    "sigkill",
+    "exitcode",
+];
 /// Length of the longest stem.
 const STEM_MOST: usize = 10;
 
 /// All events of a log. The same text again is counted, not listed.
 pub(super) fn scan(log: &Log<'_>) -> Vec<Event> {
     let mut events: Vec<Event> = Vec::new();
+    // Lines that belong to a text that began before.
+    let mut used: BTreeSet<usize> = BTreeSet::new();
     for index in candidates(log) {
         let mut hay = log.body(index);
         let own = hay.len();
         let overhang = log.overhang(index, &hay, OVERHANG);
         hay.extend_from_slice(&overhang);
         let mut finder =
-            Finder { log, index, hay: &hay, own, found: Vec::new(), further: Vec::new() };
+            Finder { log, index, hay: &hay, own, found: Vec::new(), reach: 0, further: Vec::new() };
         finder.all();
+        if finder.found.is_empty() && !used.contains(&index) {
+            finder.rest();
+        }
         let mut found = finder.found;
         found.sort_by_key(|(at, ..)| *at);
-        for (_, event) in found {
+        for (.., event) in found {
+            used.extend(event.further.iter().copied());
             add(&mut events, event);
         }
         if events.len() >= EVENTS_MOST {
@@ -46,7 +66,8 @@ pub(super) fn scan(log: &Log<'_>) -> Vec<Event> {
     settle(events)
 }
 
-/// Lines in which a text may begin: those with a stem, the line in front of one, and those that break a stem.
+/// Lines in which a text may begin: those with a stem, the line in front of one, and those that
+/// break a stem.
 fn candidates(log: &Log<'_>) -> Vec<usize> {
     let mut out: Vec<usize> = Vec::new();
     let mut tail: Vec<u8> = Vec::new();
@@ -120,7 +141,8 @@ fn settle(mut events: Vec<Event>) -> Vec<Event> {
     if events.iter().any(real) {
         events.retain(real);
     }
-    // A driver error right behind a library's, or a bare error beside one with numbers, is the same failure.
+    // A driver error right behind a library's, or a bare error beside one with numbers, is the same
+    // failure.
     let known: Vec<(usize, Kind, bool)> =
         events.iter().map(|e| (e.index, e.kind, e.numbers.any())).collect();
     events.retain(|e| {
@@ -144,7 +166,10 @@ struct Finder<'a, 'b> {
     hay: &'a [u8],
     /// Length of the line's own text: only what begins there counts here.
     own: usize,
-    found: Vec<(usize, Event)>,
+    /// Where each begins and ends, and what it is.
+    found: Vec<(usize, usize, Event)>,
+    /// Length of the message read last.
+    reach: usize,
     /// Further lines of the message read last.
     further: Vec<usize>,
 }
@@ -178,6 +203,7 @@ impl Finder<'_, '_> {
         let body = &self.hay[..self.own];
         let (reading, further) = self.log.read(self.index, body, at, reader);
         self.further = further;
+        self.reach = reading.reach;
         reading
     }
 
@@ -207,12 +233,13 @@ impl Finder<'_, '_> {
             index: self.index,
             further: std::mem::take(&mut self.further),
         };
-        self.found.push((at, event));
+        let length = std::mem::take(&mut self.reach).max(AROUND);
+        self.found.push((at, at + length, event));
     }
 
     /// Whether an event was already found at this place.
     fn taken(&self, at: usize, length: usize) -> bool {
-        self.found.iter().any(|(p, _)| *p < at + length && at < *p + 24)
+        self.found.iter().any(|(begin, end, _)| *begin < at + length && at < *end)
     }
 
     fn caching(&mut self) {
@@ -230,7 +257,7 @@ impl Finder<'_, '_> {
                 || (numbers.reserved.is_none() && numbers.reserved_unallocated.is_none());
             let words = "out of memory. Tried to allocate";
             self.push(at, kind, form, words, numbers, bare || (incomplete && !beyond_one_exabyte));
-            if let Some((_, event)) = self.found.last_mut() {
+            if let Some((.., event)) = self.found.last_mut() {
                 event.age = caching::age(kind, &reading.value)
                     .map(|age| caching::narrowed(age, &self.hay[..at]));
                 event.hint = hint;
@@ -321,21 +348,40 @@ impl Finder<'_, '_> {
         &self.hay[at.saturating_sub(NEARBY)..self.hay.len().min(at + NEARBY)]
     }
 
+    /// The end of an error whose beginning is missing.
+    fn rest(&mut self) {
+        for anchor in caching::REST_ANCHORS {
+            let Some(at) = self.places(anchor).first().copied() else { continue };
+            let reading = self.read(at, caching::read_rest);
+            if reading.value.numbers.any() {
+                let words = "the end of an out-of-memory error";
+                self.push(
+                    at,
+                    Kind::Cuda,
+                    Form::CachingAllocator,
+                    words,
+                    reading.value.numbers,
+                    true,
+                );
+            }
+            return;
+        }
+    }
+
     /// Bare names and mentions, for logs in which nothing better stands.
     fn names(&mut self) {
-        for name in phrases::NAMES {
-            for at in self.places(name) {
-                if !self.taken(at, name.len() + 40) {
-                    self.push(
-                        at,
-                        Kind::Cuda,
-                        Form::NameOnly,
-                        "OutOfMemoryError",
-                        Numbers::default(),
-                        true,
-                    );
+        // As the exception is spelt; in compact text "out of memory errors" looks the same.
+        if self.log.lines[self.index].text.contains("OutOfMemoryError") {
+            for at in self.places("outofmemoryerror") {
+                let named = phrases::is_raised(self.hay, at);
+                if named && !self.taken(at, 60) {
+                    let words = "OutOfMemoryError";
+                    self.push(at, Kind::Cuda, Form::NameOnly, words, Numbers::default(), true);
                 }
             }
+        }
+        if phrases::is_code(&self.hay[..self.own]) {
+            return;
         }
         for anchor in self.places(caching::ANCHOR) {
             let Some((at, kind)) = caching::device_before(self.hay, anchor) else { continue };

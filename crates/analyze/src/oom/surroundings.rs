@@ -1,14 +1,13 @@
-//! What the rest of the log says: PyTorch's version, the settings in force, the platform, and what the program
-//! was doing when memory ran out.
+//! What the rest of the log says: PyTorch's version, the settings in force, the platform.
 
 use std::collections::BTreeSet;
 
-use vramwise_model::settings::{self, Config, Lint, VARIABLES};
+use vramwise_model::settings::{self, Code, Config, Lint, VARIABLES};
 use vramwise_types::TorchVersion;
 
 use super::event::Event;
 use super::joiner::Log;
-use super::lines::{compact, tag};
+use super::lines::compact;
 use super::pattern::find;
 
 /// A settings string found in the log.
@@ -45,7 +44,8 @@ pub(super) struct Surroundings {
 impl Surroundings {
     /// Looks through the whole log.
     pub(super) fn of(log: &Log<'_>, events: &[Event]) -> Self {
-        // The hint at the end of an error is no setting, even where it is wrapped out of recognition.
+        // The hint at the end of an error is no setting, even where it is wrapped out of
+        // recognition.
         let errors: BTreeSet<usize> =
             events.iter().flat_map(|e| e.further.iter().copied()).collect();
         let mut out = Self::default();
@@ -71,19 +71,23 @@ impl Surroundings {
         out
     }
 
-    /// Adds what is to be said about the settings, now that the version is known as well as it will be.
+    /// Adds what is to be said about the settings, now that the version is known as well as it will
+    /// be.
     pub(super) fn lint_settings(&mut self, fallback: Option<TorchVersion>) {
         let oldest = TorchVersion::new(2, 0);
         let version = self.version.or(fallback).unwrap_or(TorchVersion::REFERENCE).max(oldest);
         self.rules = version;
         for found in &mut self.settings {
             found.lints = settings::lint_variable(&found.name, version).into_iter().collect();
-            found.lints.extend(settings::lint(&found.text, version));
+            // The program ran (or not) under a release of its own; which others know the option is
+            // no matter here.
+            let lints = settings::lint(&found.text, version);
+            found.lints.extend(lints.into_iter().filter(|l| l.code != Code::NeedsVersion));
         }
     }
 
-    /// The settings string in force whose settings pass a test, if one does. A string that PyTorch refuses is
-    /// never in force.
+    /// The settings string in force whose settings pass a test, if one does. A string that PyTorch
+    /// refuses is never in force.
     pub(super) fn in_force(&self, test: impl Fn(&Config) -> bool) -> Option<&FoundSettings> {
         let parsed = |s: &&FoundSettings| {
             settings::parse(&s.text, self.rules).is_ok_and(|p| test(&p.config))
@@ -168,7 +172,8 @@ fn version_at(text: &str) -> Option<TorchVersion> {
     let minor = &rest[..rest.bytes().take_while(u8::is_ascii_digit).count()];
     let version = TorchVersion::new(major.parse().ok()?, minor.parse().ok()?);
     let plausible = version.major <= 3 && version.minor <= 40 && major.len() == 1;
-    // A size ("torch 2.00 GiB") has two decimals and a unit; a version goes on with a point or a plus.
+    // A size ("torch 2.00 GiB") has two decimals and a unit; a version goes on with a point or a
+    // plus.
     let behind = &rest[minor.len()..];
     let sized = behind.trim_start().to_ascii_lowercase();
     let is_size = ["gib", "mib", "gb", "mb", "s", "x", "%"].iter().any(|u| sized.starts_with(u));
@@ -236,6 +241,8 @@ fn is_advice(before: &str) -> Advice {
         "should",
         "may need to set",
         "might help",
+        "avoid",
+        ", set",
         "use ",
     ];
     let lower = lower + " ";
@@ -265,137 +272,6 @@ fn value_behind(text: &str) -> Option<String> {
     }
     let value = value.trim().trim_end_matches(['.', ',']).to_owned();
     (!value.is_empty()).then_some(value)
-}
-
-/// What the program was doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// The model was being loaded or moved to the device.
-    Loading,
-    /// The forward pass.
-    Forward,
-    /// The logits and the loss.
-    Loss,
-    /// The backward pass.
-    Backward,
-    /// The optimizer's step.
-    Optimizer,
-    /// Generation or serving.
-    Inference,
-}
-
-impl Phase {
-    /// In a sentence: "during …".
-    pub const fn words(self) -> &'static str {
-        match self {
-            Phase::Loading => "loading the model",
-            Phase::Forward => "the forward pass",
-            Phase::Loss => "computing the loss",
-            Phase::Backward => "the backward pass",
-            Phase::Optimizer => "the optimizer's step",
-            Phase::Inference => "inference",
-        }
-    }
-}
-
-/// Frames and words that tell the phase; the innermost frame stands last in a traceback, so the nearest line
-/// above the error wins.
-const PHASE_WORDS: &[(&str, Phase)] = &[
-    ("_foreach_", Phase::Optimizer),
-    ("exp_avg", Phase::Optimizer),
-    ("optimizer.step", Phase::Optimizer),
-    ("torch/optim/", Phase::Optimizer),
-    ("label_smoothing", Phase::Loss),
-    ("cross_entropy", Phase::Loss),
-    ("logits", Phase::Loss),
-    ("log_softmax", Phase::Loss),
-    ("loss.backward", Phase::Backward),
-    ("autograd/__init__", Phase::Backward),
-    ("_engine_run_backward", Phase::Backward),
-    (".backward(", Phase::Backward),
-    ("load_state_dict", Phase::Loading),
-    ("t.cuda(device", Phase::Loading),
-    ("from_pretrained", Phase::Loading),
-    ("convert(t)", Phase::Loading),
-    (".to(device", Phase::Loading),
-    ("load_weights", Phase::Loading),
-    ("generate(", Phase::Inference),
-    ("past_key_value", Phase::Inference),
-    ("scaled_dot_product", Phase::Forward),
-    ("in forward", Phase::Forward),
-    ("self.forward", Phase::Forward),
-    ("_call_impl", Phase::Forward),
-];
-
-/// Lines above an error that belong to its traceback.
-const TRACEBACK: usize = 60;
-
-/// What the lines in front of an event (by index) say of the phase, with the word that said it.
-pub(super) fn phase_before(log: &Log<'_>, index: usize) -> Option<(Phase, &'static str)> {
-    let own = tag(log.lines.get(index)?.text).0;
-    for i in (index.saturating_sub(TRACEBACK)..index).rev() {
-        let (other, body) = tag(log.lines[i].text);
-        if other != own {
-            continue;
-        }
-        if body.starts_with("Traceback") {
-            return None;
-        }
-        if let Some((word, phase)) = PHASE_WORDS.iter().find(|(word, _)| body.contains(word)) {
-            return Some((*phase, word));
-        }
-    }
-    None
-}
-
-/// Whether the lines behind an event say that another exception came while it was handled.
-pub(super) fn retried_after(log: &Log<'_>, index: usize) -> bool {
-    let behind = log.lines.iter().skip(index + 1).take(40);
-    behind
-        .take_while(|l| !l.text.contains("Traceback"))
-        .any(|l| l.text.contains("During handling of the above exception"))
-}
-
-/// Techniques that save memory and that the lines around an event show at work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Techniques {
-    pub(super) checkpointing: bool,
-    pub(super) autocast: bool,
-    pub(super) sharding: bool,
-    pub(super) small_optimizer: bool,
-    pub(super) quantised: bool,
-    pub(super) batch_of_one: bool,
-}
-
-/// Looks at the lines around an event.
-pub(super) fn techniques_near(log: &Log<'_>, index: usize) -> Techniques {
-    let from = index.saturating_sub(400);
-    let to = (index + 40).min(log.lines.len());
-    let mut out = Techniques::default();
-    for line in &log.lines[from..to] {
-        let text = compact(line.text);
-        let has = |word: &str| find(&text, word, 0).is_some();
-        out.checkpointing |= has("utils/checkpoint.py")
-            || has("utils\\checkpoint.py")
-            || has("gradient_checkpointing=true");
-        out.autocast |= has("autocast_mode") || has("bf16=true") || has("fp16=true");
-        out.sharding |= has("fully_sharded") || has("fsdp") || has("deepspeed/");
-        out.small_optimizer |=
-            has("adamw8bit") || has("adamw_8bit") || has("adamw_bnb_8bit") || has("adafactor");
-        out.quantised |= has("load_in_4bit") || has("load_in_8bit") || has("bitsandbytes");
-        out.batch_of_one |= batch_size(&text) == Some(1);
-    }
-    out
-}
-
-/// The batch size that compact text names.
-fn batch_size(text: &[u8]) -> Option<u64> {
-    let at = find(text, "batch_size", 0).or_else(|| find(text, "batchsize", 0))?;
-    let rest = &text[at..];
-    let digits_at =
-        rest.iter().position(u8::is_ascii_digit).filter(|p| *p <= "batch_size".len() + 3)?;
-    let (value, _) = super::amount::integer(&rest[digits_at..])?;
-    value
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ fn cases() -> Vec<Json> {
     text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
 }
 
-/// What is wrong with the numbers of a case, in words; the first event with numbers is the one meant.
+/// What is wrong with the numbers of a case, in words; the first event with numbers is the one
+/// meant.
 fn differences(case: &Json, events: &[Event]) -> Vec<String> {
     let none = Numbers::default();
     let numbers =
@@ -69,9 +70,9 @@ fn case(id: &str) -> Explanation {
 
 #[test]
 fn the_cause_agrees_with_the_one_that_the_source_states() {
-    // What the source says, and the causes here that say the same of a bare text. "Config mistake" and "leak"
-    // are told in threads, with commands and code that the text does not hold; the arithmetic is then right all
-    // the same, and these are listed one by one.
+    // What the source says, and the causes here that say the same of a bare text. "Config mistake"
+    // and "leak" are told in threads, with commands and code that the text does not hold; the
+    // arithmetic is then right all the same, and these are listed one by one.
     let by_word = |id: &str, word: &str, cause: Cause| match (id, word) {
         ("pinokio-driver" | "18853-recovery", _) => cause == Cause::TrueCapacity,
         ("mps-96814-env-ignored" | "mps-llamaindex-kwarg", _) => {
@@ -217,6 +218,32 @@ fn several_errors_are_told_apart_and_repeats_are_counted() {
 }
 
 #[test]
+fn growth_over_several_errors_of_one_process_is_noticed() {
+    let log: String = (0..4)
+        .map(|i| FRAGMENTED.replace("12.00", &format!("{}.00", 12 + i)) + "\nretry\n")
+        .collect();
+    let found = explain_text(&log);
+    assert_eq!(found.len(), 4);
+    assert!(
+        found[3].why.iter().any(|w| w.contains("grew from 12.00 GiB to 15.00 GiB")),
+        "{:?}",
+        found[3].why
+    );
+    let shrinking: String =
+        (0..4).map(|i| FRAGMENTED.replace("12.00", &format!("{}.00", 12 - i))).collect();
+    assert!(explain_text(&shrinking).iter().all(|e| e.why.iter().all(|w| !w.contains("grew"))));
+}
+
+#[test]
+fn an_error_without_its_beginning_still_gives_what_is_left() {
+    let at = FRAGMENTED.find("Including").unwrap();
+    let events = find_events(&FRAGMENTED[at..]);
+    assert_eq!(events.len(), 1);
+    assert!(events[0].cut && events[0].numbers.tried.is_none());
+    assert_eq!(events[0].numbers.allocated.map(|a| a.bytes), Some(12 * GIB));
+}
+
+#[test]
 fn talk_about_the_error_is_no_error() {
     for text in [
         "",
@@ -226,6 +253,9 @@ fn talk_about_the_error_is_no_error() {
         "def catch(e): # handle CUDA out of memory",
         "except torch.cuda.OutOfMemoryError:",
         "Memory usage: 12.00 GiB of 24.00 GiB",
+        "print(\"CUDA out of memory, retrying\")",
+        "from torch.cuda import OutOfMemoryError",
+        "CUDA out of memory errors can be avoided",
         "https://github.com/x/y/issues/1 CUDA semantics memory",
     ] {
         let found: Vec<_> = explain_text(text).into_iter().filter(|e| e.confidence > 0.5).collect();
@@ -309,13 +339,14 @@ fn enormous_lines_and_many_errors_take_no_time_to_speak_of() {
     ];
     for word in words {
         for separator in [" ", "\n"] {
-            let text = format!("{word}{separator}").repeat(40_000);
+            let text = format!("{word}{separator}").repeat(10_000);
             explain_log(&text);
         }
     }
 }
 
-// ---- random messages --------------------------------------------------------------------------------------------
+// ---- random messages
+// --------------------------------------------------------------------------------------------
 
 /// A size as PyTorch prints it (specification §10.1), with what a reader can know of it.
 fn printed(bytes: u64) -> String {

@@ -50,6 +50,24 @@ pub(super) fn diagnose(case: &Case<'_>) -> Diagnosis {
             &[],
         ),
         Form::Killed => found(Cause::ProcessKilled, 0.9, format!("'{words}' is the system's word for it"), &[]),
+        Form::Signal => found(
+            Cause::ProcessKilled,
+            0.6,
+            format!("'{words}': most often the system's answer to a lack of host memory, but anybody may send this signal"),
+            &[],
+        ),
+        Form::SharedMemory => found(
+            Cause::HostMemory,
+            0.85,
+            format!("'{words}' is about /dev/shm, through which data loader workers hand over their batches"),
+            &[],
+        ),
+        Form::KernelResources => found(
+            Cause::NotOutOfMemory,
+            0.9,
+            "a kernel needs more of a multiprocessor's shared memory than there is; the card's memory is not involved".to_owned(),
+            &[],
+        ),
         Form::NcclWarning => found(
             Cause::OutsidePytorch,
             0.75,

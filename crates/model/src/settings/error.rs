@@ -7,7 +7,8 @@ use vramwise_types::TorchVersion;
 
 use super::reaction::Reaction;
 
-/// A settings string that the given PyTorch release refuses; the details are in the [`Refusal`] behind it.
+/// A settings string that the given PyTorch release refuses; the details are in the [`Refusal`]
+/// behind it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub struct SettingsError(Box<Refusal>);
@@ -44,8 +45,8 @@ pub struct Refusal {
     pub reaction: Reaction,
     /// What was probably meant, in sentences, most important first.
     pub hints: Vec<String>,
-    /// The whole string corrected, where that can be told; it parses under the same release. An empty one
-    /// means that nothing is left to set.
+    /// The whole string corrected, where that can be told; it parses under the same release. An
+    /// empty one means that nothing is left to set.
     pub suggestion: Option<String>,
 }
 

@@ -1,7 +1,7 @@
 //! Every option that a PyTorch release from 2.0 on knows, and since when.
 //!
-//! Releases are given as the minor number of 2.x. Where only the date of a change is known, the release is the
-//! first whose branch was cut after it; those entries say "by date".
+//! Releases are given as the minor number of 2.x. Where only the date of a change is known, the
+//! release is the first whose branch was cut after it; those entries say "by date".
 
 use vramwise_types::TorchVersion;
 
@@ -129,8 +129,8 @@ pub(super) const KEYS: &[Key] = &[
     ),
 ];
 
-/// First 2.x release in which a value of 0 in a roundup list means "no rounding". By the texts: absent in
-/// 2.5-era ones, present in all with `max_non_split_rounding_mb`.
+/// First 2.x release in which a value of 0 in a roundup list means "no rounding". By the texts:
+/// absent in 2.5-era ones, present in all with `max_non_split_rounding_mb`.
 pub(super) const ROUNDUP_ZERO_SINCE: u16 = 6;
 
 impl Key {

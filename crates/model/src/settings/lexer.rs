@@ -13,10 +13,11 @@ pub(super) struct Token {
     pub(super) end: usize,
 }
 
-/// The tokens: each of `,` `:` `[` `]` is one, and so is every run of other characters between them.
+/// The tokens: each of `,` `:` `[` `]` is one, and so is every run of other characters between
+/// them.
 ///
-/// White space does not end a token, it vanishes: `max split` is `maxsplit`. The checked dialect drops only
-/// the space character; a tab or a line break stays and makes a key unknown.
+/// White space does not end a token, it vanishes: `max split` is `maxsplit`. The checked dialect
+/// drops only the space character; a tab or a line break stays and makes a key unknown.
 pub(super) fn lex(text: &str, dialect: Dialect) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut run: Option<Token> = None;

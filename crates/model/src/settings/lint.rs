@@ -85,8 +85,8 @@ impl fmt::Display for Code {
 /// The memory of the largest card on sale that is known here (2026); larger limits bind nothing.
 const LARGEST_CARD: u64 = 288 * GIB;
 
-/// Everything doubtful about a string under that release. A string that is refused yields one remark with the
-/// error in it; an empty result means that nothing speaks against the string.
+/// Everything doubtful about a string under that release. A string that is refused yields one
+/// remark with the error in it; an empty result means that nothing speaks against the string.
 pub fn lint(text: &str, version: TorchVersion) -> Vec<Lint> {
     lint_for_card(text, version, None)
 }

@@ -1,5 +1,5 @@
-//! What happens to the string while the library is loaded, before any option is parsed: only the backend is
-//! looked for.
+//! What happens to the string while the library is loaded, before any option is parsed: only the
+//! backend is looked for.
 
 use super::Backend;
 use super::dialect::Dialect;
@@ -8,7 +8,8 @@ use super::lexer::Token;
 /// The backend in force from then on; a later parse that names another one fails.
 pub(super) fn loaded_backend(text: &str, tokens: &[Token], dialect: Dialect) -> Backend {
     let name = match dialect {
-        // The string is cut at white space and commas, each piece at colons: spaces around the colon hide it.
+        // The string is cut at white space and commas, each piece at colons: spaces around the
+        // colon hide it.
         Dialect::Checked => {
             text.split(|c: char| c == ',' || c.is_ascii_whitespace()).find_map(|piece| {
                 let mut parts = piece.split(':').filter(|p| !p.is_empty());
@@ -25,8 +26,8 @@ pub(super) fn loaded_backend(text: &str, tokens: &[Token], dialect: Dialect) -> 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RanOff;
 
-/// The walk over the tokens that the unified dialect makes: key, separator, value or list, separator. Returns
-/// the value of the first `backend`.
+/// The walk over the tokens that the unified dialect makes: key, separator, value or list,
+/// separator. Returns the value of the first `backend`.
 pub(super) fn walk_at_load(tokens: &[Token]) -> Result<Option<&str>, RanOff> {
     let mut i = 0;
     while i < tokens.len() {

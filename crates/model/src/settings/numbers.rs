@@ -58,7 +58,8 @@ fn split_sign(token: &str) -> (Option<char>, &str) {
     }
 }
 
-/// `std::stod`: decimal, hexadecimal, `inf` and `nan`; a result that under- or overflows is an error.
+/// `std::stod`: decimal, hexadecimal, `inf` and `nan`; a result that under- or overflows is an
+/// error.
 pub(super) fn stod(token: &str) -> Result<Read<f64>, NumberFault> {
     let (sign, body) = split_sign(token);
     let signed = |value: f64| if sign == Some('-') { -value } else { value };

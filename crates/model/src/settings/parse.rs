@@ -1,29 +1,28 @@
-//! The parser: the same strings accepted, and the same settings out of them, as in a given PyTorch release.
+//! The parser: the same strings accepted, and the same settings out of them, as in a given PyTorch
+//! release.
 //!
-//! It follows PyTorch's parser token by token, odd ends included, because what is wanted is not what a string
-//! should mean but what it does. Two dialects exist, see [`super::dialect`].
+//! It follows PyTorch's parser token by token, odd ends included, because what is wanted is not
+//! what a string should mean but what it does. Two dialects exist, see [`super::dialect`].
 
 use vramwise_types::TorchVersion;
 
 use super::dialect::Dialect;
 use super::error::{Problem, Refusal, SettingsError};
-use super::keys::{self, Id, Key, ROUNDUP_ZERO_SINCE, Reader};
+use super::keys::{self, Id, Key, Reader};
 use super::lexer::{Token, lex};
 use super::lint::{Code, Lint};
 use super::load::loaded_backend;
-use super::numbers::{NumberFault, Read, stod, stoi, stoull};
 use super::reaction::reaction;
 use super::suggest;
 use super::{Backend, Config, ROUNDUP_BUCKETS};
+
+mod values;
 
 const MIB: u64 = 1 << 20;
 /// The most MiB that fit in 64 bits of bytes; larger values are cut to it.
 const MAX_MB: u64 = u64::MAX / MIB;
 /// `kMinLargeAlloc` in MiB: a large segment has to be larger.
 const MIN_LARGE_MB: u64 = 10;
-/// Most threads for registering host memory.
-const MAX_REGISTER_THREADS: u64 = 128;
-
 /// An accepted settings string.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parsed {
@@ -31,8 +30,8 @@ pub struct Parsed {
     pub config: Config,
     /// What was accepted although it looks like a mistake.
     pub warnings: Vec<Lint>,
-    /// Options that were accepted and that [`Config`] does not carry (host memory, address reservations), with
-    /// their values, in order.
+    /// Options that were accepted and that [`Config`] does not carry (host memory, address
+    /// reservations), with their values, in order.
     pub unmodelled: Vec<(String, String)>,
 }
 
@@ -44,11 +43,13 @@ pub fn parse(text: &str, version: TorchVersion) -> Result<Parsed, SettingsError>
     finish(text, version, parse_raw(None, text, version))
 }
 
-/// Reads a settings string that a running process sets, as `torch.cuda.memory._set_allocator_settings` does.
+/// Reads a settings string that a running process sets, as
+/// `torch.cuda.memory._set_allocator_settings` does.
 ///
-/// Of the previous settings `max_split_size_mb`, `roundup_power2_divisions` and `garbage_collection_threshold`
-/// go back to their defaults first (from 2.11 also `max_non_split_rounding_mb`, to the large segment size);
-/// all others stay unless the string mentions them.
+/// Of the previous settings `max_split_size_mb`, `roundup_power2_divisions` and
+/// `garbage_collection_threshold` go back to their defaults first (from 2.11 also
+/// `max_non_split_rounding_mb`, to the large segment size); all others stay unless the string
+/// mentions them.
 ///
 /// # Errors
 /// [`SettingsError`] if that release refuses the string. PyTorch keeps the resets in that case.
@@ -163,7 +164,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Every token is looked at as a key, a value too: `max_split_size_mb:large_segment_size_mb:30` finds it.
+    /// Every token is looked at as a key, a value too: `max_split_size_mb:large_segment_size_mb:30`
+    /// finds it.
     fn read_large_segment_size_first(&mut self) -> Step<()> {
         let mut i = 0;
         while i < self.tokens.len() {
@@ -186,8 +188,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// One walk over the tokens. `reader` says which options it reads and which it only steps over; without
-    /// one (checked dialect) it reads all.
+    /// One walk over the tokens. `reader` says which options it reads and which it only steps over;
+    /// without one (checked dialect) it reads all.
     fn pass(&mut self, reader: Option<Reader>) -> Step<()> {
         let mut i = 0;
         while i < self.tokens.len() {
@@ -225,7 +227,8 @@ impl Parser<'_> {
         self.seen.push(key.id);
     }
 
-    /// Index of the value token, or of the closing bracket, of an option that this pass does not read.
+    /// Index of the value token, or of the closing bracket, of an option that this pass does not
+    /// read.
     fn step_over(&mut self, i: usize) -> Step<usize> {
         let value = i + 2;
         if self.token(value)?.text != "[" {
@@ -297,209 +300,6 @@ impl Parser<'_> {
 
     fn keep_aside(&mut self, key: &Key, v: usize) {
         self.unmodelled.push((key.name.to_owned(), self.tokens[v].text.clone()));
-    }
-
-    fn backend(&mut self, v: usize) -> Step<()> {
-        let asked = match self.token(v)?.text.as_str() {
-            "native" => Backend::Native,
-            "cudaMallocAsync" => Backend::CudaMallocAsync,
-            other => return Err((Problem::UnknownBackend { found: other.to_owned() }, v)),
-        };
-        if asked != self.loaded {
-            let problem = Problem::BackendChanged {
-                loaded: backend_name(self.loaded),
-                asked: backend_name(asked),
-            };
-            return Err((problem, v));
-        }
-        self.asynchronous = asked == Backend::CudaMallocAsync;
-        self.config.backend = asked;
-        Ok(())
-    }
-
-    /// `max_split_size_mb` and `max_non_split_rounding_mb`, in bytes.
-    fn split_megabytes(&mut self, v: usize) -> Step<u64> {
-        let mb = self.number(v)?.value;
-        let minimum = match self.dialect {
-            Dialect::Checked => Config::LARGE_SEGMENT_DEFAULT / MIB + 1,
-            Dialect::Unified => self.config.large_segment_size / MIB,
-        };
-        if mb < minimum {
-            return Err((Problem::TooSmall { value: mb, minimum }, v));
-        }
-        Ok(mb.min(MAX_MB) * MIB)
-    }
-
-    fn reserve_segment(&mut self, v: usize) -> Step<u64> {
-        let mb = self.number(v)?.value;
-        if mb == 0 {
-            return Err((Problem::TooSmall { value: 0, minimum: 1 }, v));
-        }
-        Ok(mb.saturating_mul(MIB))
-    }
-
-    fn register_threads(&mut self, v: usize) -> Step<u64> {
-        let value = self.number(v)?.value;
-        if !value.is_power_of_two() {
-            return Err((Problem::NotAPowerOfTwo { value, zero_is_legal: false }, v));
-        }
-        if value > MAX_REGISTER_THREADS {
-            return Err((Problem::TooLarge { value, maximum: MAX_REGISTER_THREADS }, v));
-        }
-        Ok(value)
-    }
-
-    /// `roundup_power2_divisions` (specification §1.5).
-    fn divisions(&mut self, v: usize) -> Step<usize> {
-        if self.token(v)?.text == "[" {
-            return self.divisions_list(v);
-        }
-        let value = self.number(v)?.value;
-        if !value.is_power_of_two() {
-            return Err((Problem::NotAPowerOfTwo { value, zero_is_legal: false }, v));
-        }
-        self.config.roundup_power2_divisions = [value; ROUNDUP_BUCKETS];
-        Ok(v)
-    }
-
-    /// The list that opens at token `open`.
-    fn divisions_list(&mut self, open: usize) -> Step<usize> {
-        let mut first = true;
-        let mut last_bucket = 0;
-        let mut i = open + 1;
-        while i < self.tokens.len() && self.tokens[i].text != "]" {
-            let interval = i;
-            self.separator(i + 1, ':', true)?;
-            i += 2;
-            let value = self.division(i)?;
-            if self.tokens[interval].text == ">" {
-                // Up to 2.9 from the last bucket named, from 2.10 on from the one behind it.
-                let from = last_bucket + usize::from(self.dialect == Dialect::Unified);
-                self.config.roundup_power2_divisions[from..].fill(value);
-            } else {
-                let bucket = self.interval(interval)?;
-                if first {
-                    self.config.roundup_power2_divisions[..bucket].fill(value);
-                    first = false;
-                }
-                self.config.roundup_power2_divisions[bucket] = value;
-                last_bucket = bucket;
-            }
-            let Some(next) = self.tokens.get(i + 1) else {
-                return Err((Problem::UnclosedList, self.tokens.len()));
-            };
-            if next.text != "]" {
-                i += 1;
-                self.separator(i, ',', true)?;
-            }
-            i += 1;
-        }
-        if i >= self.tokens.len() && self.dialect == Dialect::Unified {
-            return Err((Problem::UnclosedList, self.tokens.len()));
-        }
-        Ok(i)
-    }
-
-    fn division(&mut self, v: usize) -> Step<u64> {
-        let value = self.number(v)?.value;
-        let zero_is_legal = self.version.at_least_2(ROUNDUP_ZERO_SINCE);
-        if value.is_power_of_two() || (value == 0 && zero_is_legal) {
-            Ok(value)
-        } else {
-            Err((Problem::NotAPowerOfTwo { value, zero_is_legal }, v))
-        }
-    }
-
-    /// The bucket of a named interval; intervals have 64 bits in both dialects.
-    fn interval(&mut self, v: usize) -> Step<usize> {
-        let read = stoull(&self.tokens[v].text);
-        let value = self.checked(read, v)?.value;
-        if !value.is_power_of_two() {
-            return Err((Problem::NotAPowerOfTwo { value, zero_is_legal: false }, v));
-        }
-        Ok((value.ilog2() as usize).min(ROUNDUP_BUCKETS - 1))
-    }
-
-    /// Whether a reserve is usable: a positive fraction of the card, or a number with `G` behind it.
-    fn reserve(&mut self, token: &str, v: usize) -> bool {
-        let digits = token.strip_suffix(['G', 'g']).unwrap_or(token);
-        let plain = digits
-            .bytes()
-            .all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'));
-        let usable = plain && digits.parse::<f64>().is_ok_and(|n| n.is_finite() && n > 0.0);
-        if !usable {
-            let message = format!(
-                "'{token}' is neither a positive fraction like 0.5 nor a size like 40G; PyTorch ignores it with a warning"
-            );
-            self.warn(Code::ReserveIgnored, v, message);
-        }
-        usable
-    }
-
-    fn reserve_list(&mut self, key: &Key, open: usize) -> Step<usize> {
-        self.token(open)?;
-        let mut i = open;
-        while self.token(i + 1)?.text != "]" {
-            let name = self.tokens[i + 1].text.clone();
-            self.token(i + 2)?;
-            let value = self.token(i + 3)?.text.clone();
-            i += 3;
-            if self.reserve(&value, i) {
-                self.unmodelled.push((key.name.to_owned(), format!("{name}:{value}")));
-            }
-            if self.token(i + 1)?.text == "," {
-                i += 1;
-            }
-        }
-        Ok(i + 1)
-    }
-
-    fn boolean(&mut self, v: usize) -> Step<bool> {
-        match self.token(v)?.text.as_str() {
-            "True" => Ok(true),
-            "False" => Ok(false),
-            other => Err((Problem::NotABoolean { found: other.to_owned() }, v)),
-        }
-    }
-
-    fn fraction(&mut self, v: usize, closed: bool) -> Step<f64> {
-        let found = self.token(v)?.text.clone();
-        let value = self.checked(stod(&found), v)?.value;
-        let inside = if closed { (0.0..=1.0).contains(&value) } else { value > 0.0 && value < 1.0 };
-        if inside { Ok(value) } else { Err((Problem::OutsideInterval { found, closed }, v)) }
-    }
-
-    /// A whole number in the width of the dialect.
-    fn number(&mut self, v: usize) -> Step<Read<u64>> {
-        let token = &self.token(v)?.text;
-        let read = match self.dialect {
-            Dialect::Checked => stoi(token),
-            Dialect::Unified => stoull(token),
-        };
-        let read = self.checked(read, v)?;
-        if read.wrapped {
-            let message = format!(
-                "'{}' wraps around to {}; for a size that means unlimited",
-                self.tokens[v].text, read.value
-            );
-            self.warn(Code::NegativeWraps, v, message);
-        }
-        Ok(read)
-    }
-
-    /// Turns a failed read into a problem, and warns of text behind the number.
-    fn checked<T: Copy>(&mut self, read: Result<Read<T>, NumberFault>, v: usize) -> Step<Read<T>> {
-        let found = self.tokens[v].text.clone();
-        let read = read.map_err(|fault| match fault {
-            NumberFault::NotANumber => (Problem::NotANumber { found: found.clone() }, v),
-            NumberFault::OutOfRange => (Problem::NumberOutOfRange { found: found.clone() }, v),
-        })?;
-        if read.used < found.len() {
-            let (number, rest) = found.split_at(read.used);
-            let message = format!("'{found}' is read as {number}; '{rest}' behind it is ignored");
-            self.warn(Code::TextBehindNumber, v, message);
-        }
-        Ok(read)
     }
 
     fn token(&self, i: usize) -> Step<&Token> {

@@ -9,11 +9,12 @@ use super::{Backend, Config, Dialect, ROUNDUP_BUCKETS};
 const MIB: u64 = 1 << 20;
 
 impl Config {
-    /// The shortest string that gives these settings under that release: only the options that change where a
-    /// block goes or what is asked of the device, and of those only what differs from the default.
+    /// The shortest string that gives these settings under that release: only the options that
+    /// change where a block goes or what is asked of the device, and of those only what differs
+    /// from the default.
     ///
-    /// Options that the release does not know, and values that no string can express, are left out; see
-    /// [`Config::is_expressible`].
+    /// Options that the release does not know, and values that no string can express, are left out;
+    /// see [`Config::is_expressible`].
     pub fn to_conf_string(&self, version: TorchVersion) -> String {
         self.print(version, false)
     }
@@ -23,7 +24,8 @@ impl Config {
         self.print(version, true)
     }
 
-    /// Whether a string exists that gives exactly these settings to a process of that release that starts.
+    /// Whether a string exists that gives exactly these settings to a process of that release that
+    /// starts.
     pub fn is_expressible(&self, version: TorchVersion) -> bool {
         let text = self.to_full_conf_string(version);
         parse_raw(None, &text, version).is_ok_and(|p| p.config == *self)
@@ -162,8 +164,8 @@ impl Printer {
         }
     }
 
-    /// Whole MiB only, and up to 2.9 only what a C `int` holds; other sizes have no string. The largest size of
-    /// all is what -1 wraps to.
+    /// Whole MiB only, and up to 2.9 only what a C `int` holds; other sizes have no string. The
+    /// largest size of all is what -1 wraps to.
     fn megabytes(&mut self, name: &str, bytes: u64) {
         let mb = bytes / MIB;
         if mb == u64::MAX / MIB && bytes.is_multiple_of(MIB) {
@@ -176,7 +178,8 @@ impl Printer {
     }
 }
 
-/// The shortest value of `roundup_power2_divisions` that gives this table, if it needs one and has one.
+/// The shortest value of `roundup_power2_divisions` that gives this table, if it needs one and has
+/// one.
 fn divisions(table: &[u64; ROUNDUP_BUCKETS], version: TorchVersion) -> Option<String> {
     if table.iter().all(|d| *d == 0) {
         return None;

@@ -15,7 +15,8 @@ use super::parse::Fault;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reaction {
-    /// The process ends at `import torch` with an internal assertion that asks the user to report a bug.
+    /// The process ends at `import torch` with an internal assertion that asks the user to report a
+    /// bug.
     AbortsAtImport,
     /// An exception at the first use of CUDA (or from the call that sets the string).
     Raises {

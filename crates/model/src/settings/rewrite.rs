@@ -5,8 +5,8 @@ use vramwise_types::TorchVersion;
 use super::Dialect;
 use super::keys::{Id, Key, ROUNDUP_ZERO_SINCE, Shape};
 
-/// The value in the form that the release accepts, or nothing if the option is better left out; says in words
-/// what was changed.
+/// The value in the form that the release accepts, or nothing if the option is better left out;
+/// says in words what was changed.
 pub(super) fn value(
     key: &Key,
     raw: Option<&str>,
@@ -214,7 +214,8 @@ fn divisions(raw: &str, version: TorchVersion, hints: &mut Vec<String>) -> Optio
     (!entries.is_empty()).then(|| format!("[{}]", entries.join(",")))
 }
 
-/// What stands between brackets, of whatever kind and even if one is missing; nothing for a single number.
+/// What stands between brackets, of whatever kind and even if one is missing; nothing for a single
+/// number.
 fn bracketed(raw: &str) -> Option<String> {
     let trimmed = raw.trim();
     let opened = trimmed.starts_with(['[', '(', '{']);

@@ -1,8 +1,8 @@
 //! What was probably meant by a string that is refused.
 //!
-//! The string is read a second time with a lenient eye (quotes, shell syntax, `=` for `:`, `;` or a space for
-//! `,`, units, misspelt names), every change is noted in words, and the result is proposed only if the strict
-//! parser of the same release takes it.
+//! The string is read a second time with a lenient eye (quotes, shell syntax, `=` for `:`, `;` or a
+//! space for `,`, units, misspelt names), every change is noted in words, and the result is
+//! proposed only if the strict parser of the same release takes it.
 
 use vramwise_types::TorchVersion;
 
@@ -109,7 +109,8 @@ fn unwrap(text: &str, hints: &mut Vec<String>) -> String {
     bare[..cut].trim().to_owned()
 }
 
-/// Cuts at commas, semicolons and white space outside brackets, then each piece at the first `:` or `=`.
+/// Cuts at commas, semicolons and white space outside brackets, then each piece at the first `:` or
+/// `=`.
 fn split(bare: &str, hints: &mut Vec<String>) -> Vec<(String, Option<String>)> {
     let mut pieces: Vec<String> = vec![String::new()];
     let mut depth = 0_i32;
@@ -203,7 +204,8 @@ fn short(name: &str) -> String {
     name.chars().take(60).collect()
 }
 
-/// The option with that name, with it as an unambiguous beginning or without its unit, or a few letters away.
+/// The option with that name, with it as an unambiguous beginning or without its unit, or a few
+/// letters away.
 fn nearest(name: &str) -> Option<&'static Key> {
     if let Some(key) = keys::named(name) {
         return Some(key);

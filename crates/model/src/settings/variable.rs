@@ -10,8 +10,9 @@ pub const VARIABLES: [&str; 3] =
 
 /// The variable that a CUDA build of that release is sure to read without complaint.
 ///
-/// 2.10 reads both and calls the CUDA one deprecated; 2.9 announces the unified one, but its CUDA allocator
-/// still reads only the CUDA one; from 2.11 on the CUDA one is read first again and nothing is said.
+/// 2.10 reads both and calls the CUDA one deprecated; 2.9 announces the unified one, but its CUDA
+/// allocator still reads only the CUDA one; from 2.11 on the CUDA one is read first again and
+/// nothing is said.
 pub const fn variable_for(version: TorchVersion) -> &'static str {
     if version.at_least_2(10) && !version.at_least_2(11) {
         "PYTORCH_ALLOC_CONF"

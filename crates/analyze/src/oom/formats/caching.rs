@@ -63,8 +63,8 @@ pub(in crate::oom) fn device_before(text: &[u8], at: usize) -> Option<(usize, Ki
         .next()
 }
 
-/// Whether the text behind "out of memory" (position `at`) begins with "Tried to allocate", or with as much of
-/// it as there is text.
+/// Whether the text behind "out of memory" (position `at`) begins with "Tried to allocate", or with
+/// as much of it as there is text.
 pub(in crate::oom) fn tried_follows(text: &[u8], at: usize) -> bool {
     let behind = &text[at..];
     let skip = behind
@@ -119,7 +119,8 @@ pub(in crate::oom) fn read(text: &[u8]) -> Reading<Caching> {
         (false, true) => Some(Hint::MaxSplitSize),
         (false, false) => None,
     };
-    // The address at the end of the newer hint, or the variable's name of the older one, is the last word.
+    // The address at the end of the newer hint, or the variable's name of the older one, is the
+    // last word.
     let tail = &text[..reading.reach];
     if [
         "environment-variables",
@@ -135,6 +136,19 @@ pub(in crate::oom) fn read(text: &[u8]) -> Reading<Caching> {
     out.marks = marks;
     Reading { value: out, reach: reading.reach, open: reading.open }
 }
+
+/// Reads the rest of an error whose beginning is missing.
+pub(in crate::oom) fn read_rest(text: &[u8]) -> Reading<Caching> {
+    let mut out = Caching::default();
+    let (numbers, reading) = read_body(text, 0, Numbers::default());
+    out.numbers = numbers;
+    out.marks = mark(&text[..reading.reach.min(text.len())]);
+    Reading { value: out, reach: reading.reach, open: reading.open }
+}
+
+/// Where the rest of an error may begin whose beginning is missing.
+pub(in crate::oom) const REST_ANCHORS: [&str; 2] =
+    ["includingnon-pytorchmemory,thisprocesshas", "oftheallocatedmemory"];
 
 /// Reads pieces; a fork may print figures of its own between semicolons, which are stepped over.
 fn read_body(text: &[u8], from: usize, numbers: Numbers) -> (Numbers, Reading<()>) {
@@ -239,7 +253,8 @@ fn process(n: &mut Numbers, v: &[Value]) {
     n.processes.push(ProcessUse { pid, used });
 }
 
-/// All pieces of all ages. Longer beginnings stand before shorter ones where one begins like another.
+/// All pieces of all ages. Longer beginnings stand before shorter ones where one begins like
+/// another.
 const PIECES: &[Piece] = &[
     // From 2.1 on: sentences.
     Piece { pattern: "gpu{i}hasatotalcapacityof{s}ofwhich{s}isfree", apply: capacity },
@@ -279,7 +294,6 @@ const PIECES: &[Piece] = &[
         pattern: "allocatedmemorytrysettingmax_split_size_mbtoavoidfragmentation",
         apply: none,
     },
-    Piece { pattern: "&gt;&gt;", apply: none },
     Piece {
         pattern: "ifreservedbutunallocatedmemoryislargetrysettingmax_split_size_mbtoavoidfragmentation",
         apply: none,

@@ -61,6 +61,54 @@ pub(in crate::oom) const TEXTS: &[HostText] = &[
         form: Form::Killed,
         words: "OOMKilled",
     },
+    HostText {
+        anchor: "oom-killevent",
+        patterns: &["oom-killevent"],
+        form: Form::Killed,
+        words: "oom-kill event",
+    },
+    HostText {
+        anchor: "memorycgroupoutofmemory",
+        patterns: &["memorycgroupoutofmemory"],
+        form: Form::Killed,
+        words: "Memory cgroup out of memory",
+    },
+    HostText {
+        anchor: "iskilledbysignal:killed",
+        patterns: &["iskilledbysignal:killed"],
+        form: Form::Signal,
+        words: "killed by signal: Killed",
+    },
+    HostText {
+        anchor: "signal9(sigkill)",
+        patterns: &["signal9(sigkill)"],
+        form: Form::Signal,
+        words: "Signal 9 (SIGKILL)",
+    },
+    HostText {
+        anchor: "exitcode:-9(",
+        patterns: &["exitcode:-9(pid:"],
+        form: Form::Signal,
+        words: "exitcode: -9",
+    },
+    HostText {
+        anchor: "insufficientsharedmemory(shm)",
+        patterns: &["insufficientsharedmemory(shm)"],
+        form: Form::SharedMemory,
+        words: "insufficient shared memory (shm)",
+    },
+    HostText {
+        anchor: "unabletowritetofile:nospaceleftondevice(28)",
+        patterns: &["unabletowritetofile:nospaceleftondevice(28)"],
+        form: Form::SharedMemory,
+        words: "unable to write to file </torch_…>",
+    },
+    HostText {
+        anchor: "cannotallocatememory(12)",
+        patterns: &["cannotallocatememory(12)"],
+        form: Form::HostAllocation,
+        words: "Cannot allocate memory (12)",
+    },
 ];
 
 /// Reads one from its anchor on; the flag says whether it is one at all.

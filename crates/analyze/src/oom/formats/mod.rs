@@ -36,8 +36,8 @@ impl Seen {
     }
 }
 
-/// Reads pieces in any order, as long as one matches that was not read before; the text behind them is not looked
-/// at.
+/// Reads pieces in any order, as long as one matches that was not read before; the text behind them
+/// is not looked at.
 pub(super) fn read_pieces(
     text: &[u8],
     pieces: &[Piece],

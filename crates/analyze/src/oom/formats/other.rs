@@ -1,6 +1,6 @@
 //! Texts of serving engines and other frameworks that carry numbers.
 
-use super::store;
+use super::{device, store};
 use crate::oom::amount::Amount;
 use crate::oom::event::{Form, Kind, Numbers};
 use crate::oom::joiner::Reading;
@@ -46,6 +46,13 @@ pub(in crate::oom) const OTHERS: &[Other] = &[
         read: engine_cache,
     },
     Other {
+        anchor: "outofmemoryoccurredwhenwarmingup",
+        kind: Kind::Engine,
+        form: Form::EngineCache,
+        words: "CUDA out of memory occurred when warming up",
+        read: bare,
+    },
+    Other {
         anchor: "notenoughmemory.pleasetrytoincrease--mem-fraction-static",
         kind: Kind::Engine,
         form: Form::EngineCache,
@@ -81,11 +88,11 @@ pub(in crate::oom) const OTHERS: &[Other] = &[
         read: cupy,
     },
     Other {
-        anchor: "ondevice0:cudamallocfailed:outofmemory",
+        anchor: "allocating",
         kind: Kind::OtherFramework,
         form: Form::Foreign,
         words: "cudaMalloc failed: out of memory",
-        read: bare,
+        read: ggml,
     },
     Other {
         anchor: "cudamallocfailed:outofmemory",
@@ -165,7 +172,8 @@ fn engine_startup(text: &[u8]) -> Reading<Option<Numbers>> {
     }
 }
 
-/// vLLM: "(4.00 GiB KV cache is needed, which is larger than the available KV cache memory (2.10 GiB)".
+/// vLLM: "(4.00 GiB KV cache is needed, which is larger than the available KV cache memory (2.10
+/// GiB)".
 fn engine_cache(text: &[u8]) -> Reading<Option<Numbers>> {
     let window = &text[..text.len().min(400)];
     let mut n = Numbers::default();
@@ -203,7 +211,8 @@ fn tensorflow_driver(text: &[u8]) -> Reading<Option<Numbers>> {
 /// TensorFlow: "shape[3,3,2560,1280] and type float on …": the size follows from both.
 fn tensorflow_shape(text: &[u8]) -> Reading<Option<Numbers>> {
     let open = "oomwhenallocatingtensorwithshape[".len();
-    let Some(close) = text[open..].iter().take(200).position(|b| *b == b']') else {
+    let dimensions = text.get(open..).unwrap_or_default();
+    let Some(close) = dimensions.iter().take(200).position(|b| *b == b']') else {
         return Reading { value: None, reach: text.len(), open: text.len() < open + 200 };
     };
     let behind = &text[open + close + 1..];
@@ -243,7 +252,16 @@ fn element_bytes(name: &[u8]) -> Option<u64> {
     types.iter().find(|(t, _)| name.starts_with(t.as_bytes())).map(|(_, bytes)| *bytes)
 }
 
-/// CuPy: "Out of memory allocating 8,589,934,592 bytes (allocated so far: 0 bytes, limit set to: 4,000 bytes)".
+/// ggml: "allocating 5120.00 MiB on device 0: cudaMalloc failed: out of memory".
+fn ggml(text: &[u8]) -> Reading<Option<Numbers>> {
+    filled("allocating{s}ondevice{i}:cudamallocfailed:outofmemory", text, |n, v| {
+        store(&mut n.tried, &mut n.impossible, "tried", v.first());
+        n.gpu = device(v.get(1));
+    })
+}
+
+/// CuPy: "Out of memory allocating 8,589,934,592 bytes (allocated so far: 0 bytes, limit set to:
+/// 4,000 bytes)".
 fn cupy(text: &[u8]) -> Reading<Option<Numbers>> {
     let whole = filled("outofmemoryallocating{s}(allocatedsofar:{s}", text, |n, v| {
         store(&mut n.tried, &mut n.impossible, "tried", v.first());

@@ -1,7 +1,7 @@
 //! Texts without numbers: status codes, driver errors, assertions, wrappers.
 //!
-//! A phrase counts where it is an error's own text. Advice that merely names the error ("if you encounter CUDA
-//! out of memory, …") is told apart by the words in front of it, see [`is_talk`].
+//! A phrase counts where it is an error's own text. Advice that merely names the error ("if you
+//! encounter CUDA out of memory, …") is told apart by the words in front of it, see [`is_talk`].
 
 use crate::oom::event::{Form, Kind};
 
@@ -83,6 +83,13 @@ pub(in crate::oom) const PHRASES: &[Phrase] = &[
         Kind::Nccl,
         Form::NcclWarning,
         "NCCL WARN Cuda failure 'out of memory'",
+    ),
+    phrase("failedtocudacalloc", Kind::Nccl, Form::NcclWarning, "Failed to CUDA calloc"),
+    phrase(
+        "outofresource:sharedmemory,required:",
+        Kind::Library,
+        Form::KernelResources,
+        "out of resource: shared memory",
     ),
     pair(
         "hipfailure",
@@ -216,9 +223,31 @@ pub(in crate::oom) const PHRASES: &[Phrase] = &[
     ),
 ];
 
-/// Names of the exception, which count only where no text of the exception stands beside them.
-pub(in crate::oom) const NAMES: &[&str] =
-    &["torch.cuda.outofmemoryerror", "torch.outofmemoryerror", "outofmemoryerror"];
+/// Whether the exception's name at this place is being raised or reported, rather than imported or
+/// caught.
+pub(in crate::oom) fn is_raised(text: &[u8], at: usize) -> bool {
+    let start = ["torch.cuda.", "torch."]
+        .iter()
+        .find(|p| text[..at].ends_with(p.as_bytes()))
+        .map_or(at, |p| at - p.len());
+    let before = &text[..start];
+    let after = text.get(at + "outofmemoryerror".len());
+    let near = &before[before.len().saturating_sub(60)..];
+    let code = ["except", "import", "isinstance"]
+        .iter()
+        .any(|w| near.windows(w.len()).any(|b| b == w.as_bytes()));
+    !code
+        && !near.ends_with(b"raise")
+        && !before.last().is_some_and(u8::is_ascii_alphanumeric)
+        && after.is_none_or(|b| matches!(b, b':' | b')' | b'.' | b',' | b'"' | b'\''))
+}
+
+/// Whether a line is a program's text rather than its output.
+pub(in crate::oom) fn is_code(text: &[u8]) -> bool {
+    ["print(", "instr(", "logger.", "logging.", "raiseruntimeerror", "assert", "warnings.warn"]
+        .iter()
+        .any(|w| text.windows(w.len()).any(|b| b == w.as_bytes()))
+}
 
 /// Words in front of (or behind) a mention that make it talk about the error rather than the error.
 const TALK_BEFORE: &[&str] = &[

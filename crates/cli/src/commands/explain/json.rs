@@ -1,5 +1,5 @@
-//! The report of `vramwise explain` for programs. The first event is repeated at the top level, for scripts that
-//! expect one.
+//! The report of `vramwise explain` for programs. The first event is repeated at the top level, for
+//! scripts that expect one.
 
 use serde::Serialize;
 use vramwise_analyze::oom::{self, Amount};

@@ -9,8 +9,11 @@ use vramwise_types::Human;
 use super::Explained;
 use crate::context::Context;
 use crate::style::Style;
+use crate::table::{Column, Table};
 use crate::text::{counted, printable};
 
+/// Up to so many errors are explained in full, each by itself.
+const IN_FULL: usize = 3;
 /// Columns of text where no terminal says otherwise.
 const COLUMNS: usize = 100;
 
@@ -46,10 +49,41 @@ impl Page {
             let file = self.style.bold(&printable(&one.file));
             let _ = writeln!(text, "{file}: {errors}{version}\n");
         }
-        for explanation in found {
+        if found.len() > IN_FULL {
+            text.push_str(&self.table(found));
+        }
+        for explanation in in_full(&one.report) {
             self.explanation(text, explanation);
         }
         self.settings(text, &one.report.settings);
+    }
+
+    /// One row an error.
+    fn table(&self, found: &[oom::Explanation]) -> String {
+        let mut table = Table::new([
+            Column::right("line"),
+            Column::right("rank"),
+            Column::right("GPU"),
+            Column::right("asked for"),
+            Column::right("free"),
+            Column::right("allocated"),
+            Column::left("cause"),
+        ]);
+        let number = |n: Option<u32>| n.map_or(String::new(), |n| n.to_string());
+        let size = |a: Option<Amount>| a.map_or(String::new(), |a| Human(a.bytes).to_string());
+        for e in found {
+            let n = &e.event.numbers;
+            table.row([
+                e.event.line.to_string().into(),
+                number(e.event.rank).into(),
+                number(n.gpu).into(),
+                size(n.tried).into(),
+                size(n.free).into(),
+                size(n.allocated).into(),
+                e.cause.name().into(),
+            ]);
+        }
+        format!("{}\n", table.render(self.style, Some(self.columns)))
     }
 
     fn explanation(&self, text: &mut String, explanation: &oom::Explanation) {
@@ -162,6 +196,20 @@ fn heading(event: &oom::Event) -> String {
         }
         _ => event.words.to_owned(),
     }
+}
+
+/// The explanations that are written out: all of a few; of many the first of each cause.
+fn in_full(report: &oom::LogReport) -> Vec<&oom::Explanation> {
+    let found = &report.explanations;
+    let mut causes = Vec::new();
+    found
+        .iter()
+        .filter(|e| {
+            let new = !causes.contains(&e.cause);
+            causes.push(e.cause);
+            found.len() <= IN_FULL || new
+        })
+        .collect()
 }
 
 /// The words in lines of at most `columns`, longer words by themselves.
