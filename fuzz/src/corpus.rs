@@ -19,6 +19,8 @@ pub struct Corpus {
     pub jsons: Vec<Vec<u8>>,
     /// Compressed files of either kind.
     pub compressed: Vec<Vec<u8>>,
+    /// Lines of logs.
+    pub logs: Vec<String>,
 }
 
 /// A snapshot in JSON with something of everything.
@@ -38,13 +40,22 @@ const JSON: &str = r#"{"segments": [{"device": 0, "address": 140000000000000, "t
 "roundup_power2_divisions": {"1": 0, "2": 4}},
 "external_annotations": [{"name": "step", "stage": "START", "device": 0, "time_us": 1}]}"#;
 
+/// Out-of-memory errors of two ages, and what stands around them.
+const LOG: &str = "\
+RuntimeError: CUDA out of memory. Tried to allocate 2.26 GiB (GPU 0; 6.00 GiB total capacity; 781.59 MiB already allocated; 3.03 GiB free; 1.24 GiB reserved in total by PyTorch)
+[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 600.00 MiB. GPU 1 has a total capacity of 79.11 GiB of which 122.00 MiB is free. Process 77 has 9.00 GiB memory in use. Including non-PyTorch memory, this process has 69.00 GiB memory in use. 70.00 GiB allowed; Of the allocated memory 60.00 GiB is allocated by PyTorch, with 1.00 GiB allocated in private pools (e.g., CUDA Graphs), and 7.00 GiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.
+  File \"train.py\", line 12, in step
+epoch 3: 45%|####      | 450/1000 [00:10<00:12, 41.00it/s, loss=0.3]
+";
+
 impl Corpus {
     /// Only what is made on the spot.
     pub fn generated() -> Self {
         let pickles: Vec<Vec<u8>> = [(1, 8), (2, 200)].into_iter().map(snapshot).collect();
         let jsons = vec![JSON.as_bytes().to_vec(), b"[]".to_vec(), b"{}".to_vec()];
         let compressed = pickles.iter().chain(&jsons[..1]).map(|file| gzip(file)).collect();
-        Self { pickles, jsons, compressed }
+        let logs = LOG.lines().map(str::to_owned).collect();
+        Self { pickles, jsons, compressed, logs }
     }
 
     /// The generated files and every small one under a directory.
@@ -59,7 +70,11 @@ impl Corpus {
         for path in paths {
             let file =
                 std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            corpus.enter(file);
+            if path.extension().is_some_and(|e| e == "jsonl" || e == "log") {
+                corpus.enter_lines(&file);
+            } else {
+                corpus.enter(file);
+            }
         }
         Ok(corpus)
     }
@@ -85,6 +100,12 @@ impl Corpus {
             // `[` does not occur as a pickle's first byte, `{` neither.
             if is_text { self.jsons.push(file) } else { self.pickles.push(file) }
         }
+    }
+
+    /// Enters every line of a text.
+    fn enter_lines(&mut self, text: &[u8]) {
+        let text = String::from_utf8_lossy(text);
+        self.logs.extend(text.lines().filter(|line| line.len() <= LONGEST).map(str::to_owned));
     }
 }
 

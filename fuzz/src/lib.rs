@@ -10,6 +10,7 @@
 
 mod corpus;
 mod json;
+mod logs;
 mod mutate;
 mod opcodes;
 pub mod targets;
@@ -27,6 +28,7 @@ pub fn input(target: Target, corpus: &Corpus, seed: u64, index: u64) -> Vec<u8> 
     let mut rng = Rng::of(seed, index);
     let mut bytes = match target {
         Target::Settings => vramwise_testkit::conf::any(&mut rng).into_bytes(),
+        Target::Logs => logs::mutate(&mut rng, &corpus.logs),
         Target::Model => rng.bits().to_le_bytes().to_vec(),
         Target::Replay if rng.one_in(4) => json::mutate(&mut rng, &corpus.jsons),
         Target::Pickle | Target::Replay => mutate::pickle(&mut rng, &corpus.pickles),

@@ -21,14 +21,22 @@ pub enum Target {
     Replay,
     /// Settings strings, sizes and versions.
     Settings,
+    /// Logs with out-of-memory errors in them.
+    Logs,
     /// The allocator's model: a seed of random operations, against the reference.
     Model,
 }
 
 impl Target {
     /// All targets.
-    pub const ALL: [Target; 5] =
-        [Target::Pickle, Target::Trace, Target::Replay, Target::Settings, Target::Model];
+    pub const ALL: [Target; 6] = [
+        Target::Pickle,
+        Target::Trace,
+        Target::Replay,
+        Target::Settings,
+        Target::Logs,
+        Target::Model,
+    ];
 
     /// The target's name on the command line.
     pub fn name(self) -> &'static str {
@@ -37,6 +45,7 @@ impl Target {
             Target::Trace => "trace",
             Target::Replay => "replay",
             Target::Settings => "settings",
+            Target::Logs => "logs",
             Target::Model => "model",
         }
     }
@@ -56,6 +65,7 @@ impl Target {
             Target::Trace => trace(input),
             Target::Replay => replay(input),
             Target::Settings => settings(input),
+            Target::Logs => logs(input),
             Target::Model => model(input),
         }
     }
@@ -176,6 +186,16 @@ fn replay(input: &[u8]) {
         conditions.config = Config { garbage_collection_threshold: 0.5, ..Config::default() };
         conditions.limit = u64::try_from(free.stats.all(Family::ReservedBytes).peak / 2).ok();
         what_if(&recording.program, &recording.calls, &conditions);
+    }
+}
+
+/// Every error that is found lies in the log and has a cause and a reason.
+fn logs(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let report = vramwise_analyze::oom::explain_log(&text);
+    for explanation in &report.explanations {
+        assert!((0.0..=1.0).contains(&explanation.confidence), "{explanation:?}");
+        assert!(!explanation.why.is_empty(), "{explanation:?}");
     }
 }
 

@@ -42,7 +42,7 @@ const LAYERS: &[Layer] = &[
     layer(ANALYZE, &[TYPES, TRACE, MODEL, REPLAY], None),
     layer("vramwise-cli", &[TYPES, TRACE, MODEL, REPLAY, TUNE, ANALYZE], None),
     layer(TESTKIT, &[TYPES, MODEL], None),
-    layer("vramwise-fuzz", &[TYPES, PICKLE, TRACE, MODEL, REPLAY, TESTKIT], None),
+    layer("vramwise-fuzz", &[TYPES, PICKLE, TRACE, MODEL, REPLAY, ANALYZE, TESTKIT], None),
     layer("vramwise-bench", &[TYPES, PICKLE, TRACE, MODEL, REPLAY, TUNE, TESTKIT], None),
     layer("xtask", &[], None),
 ];

@@ -1,0 +1,5 @@
+#![no_main]
+
+use vramwise_fuzz::Target;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| Target::Logs.run(data));
