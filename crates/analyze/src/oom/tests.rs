@@ -558,6 +558,35 @@ proptest! {
     }
 
     #[test]
+    fn causes_and_advice_agree_with_the_arithmetic(message in message()) {
+        if message.form != Form::CachingAllocator {
+            return Ok(());
+        }
+        for e in explain_text(&message.text) {
+            let n = &e.event.numbers;
+            let bytes = |a: Option<Amount>| a.map_or(0, |a| a.bytes);
+            let slack = bytes(n.free) + bytes(n.cached());
+            let advised = |words: &str| {
+                e.advice.iter().any(|a| a.action.contains(words) && !a.action.starts_with("do not"))
+            };
+            match e.cause {
+                Cause::Fragmentation => prop_assert!(slack >= bytes(n.tried), "{}", message.text),
+                Cause::RequestLargerThanCard => prop_assert!(bytes(n.tried) > bytes(n.total)),
+                Cause::MemoryLimit => prop_assert!(n.allowed.is_some()),
+                _ => prop_assert!(!advised("expandable_segments:True") && !advised("max_split_size_mb:")),
+            }
+            if e.why.iter().any(|w| w.starts_with("no allocator setting can help: slack")) {
+                prop_assert!(slack < bytes(n.tried), "{}", message.text);
+                prop_assert!(e.cause == Cause::TrueCapacity);
+            }
+            if let Some(limit) = e.advice.iter().find_map(|a| a.action.split("max_split_size_mb:").nth(1)) {
+                let limit: u64 = limit.split(' ').next().unwrap().parse().unwrap();
+                prop_assert!(limit >= 32);
+            }
+        }
+    }
+
+    #[test]
     fn two_messages_are_two_events(a in message(), b in message()) {
         prop_assume!(a.sizes != b.sizes || a.form != b.form);
         let events = find_events(&format!("RuntimeError: {}\nTraceback\nRuntimeError: {}\n", a.text, b.text));

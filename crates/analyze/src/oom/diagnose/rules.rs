@@ -150,6 +150,13 @@ pub(super) fn refused_although_free(case: &Case<'_>, tried: u64) -> Option<Diagn
         },
     )
     .because("the figures are read after the failure: another process may have freed memory in between, or something that the figures do not show limits this process (a container, a virtual GPU, address space, system memory under WSL2)");
+    let found = if case.around.vgpu {
+        found.because(
+            "the log speaks of a virtual GPU or a MIG slice, whose share of the card is smaller",
+        )
+    } else {
+        found
+    };
     Some(if case.around.wsl || case.around.windows || !a_sentinel_free(case) {
         found.fact(known::SPILL)
     } else {
