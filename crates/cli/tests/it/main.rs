@@ -5,6 +5,8 @@
 
 mod explain;
 mod help;
+mod replay;
 mod room;
 mod streams;
+mod tune;
 mod validate;

@@ -1,0 +1,79 @@
+//! `vramwise tune`: the report, and when there is none.
+
+use std::process::Command;
+
+use insta_cmd::assert_cmd_snapshot;
+
+use crate::room::{Room, repository, vramwise};
+
+const LSTM: &str = "testdata/snapshots/lstm_varlen__default.snapshot.pickle.gz";
+
+/// `vramwise tune ARGS`, run in the root of the repository.
+fn tune(args: &[&str]) -> Command {
+    let mut command = vramwise(&["tune"]);
+    command.args(args).current_dir(repository());
+    command
+}
+
+#[test]
+fn the_report_begins_with_the_line_to_paste() {
+    assert_cmd_snapshot!(tune(&[LSTM, "--candidates", "60", "--top", "4"]));
+}
+
+#[test]
+fn a_capacity_that_no_setting_fits_is_a_finding() {
+    assert_cmd_snapshot!(tune(&[LSTM, "--candidates", "12", "--top", "2", "--capacity", "1GiB"]));
+}
+
+#[test]
+fn nothing_is_recommended_from_a_file_that_the_model_does_not_fit() {
+    let file = "testdata/snapshots/public/synthetic-mosaic.snapshot.pickle.gz";
+    assert_cmd_snapshot!(tune(&[file]));
+    let output = tune(&[file, "--json"]).output().expect("the program runs");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(report["recommended"].is_null());
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn the_json_has_what_scripts_rely_on() {
+    let output = tune(&[LSTM, "--candidates", "20", "--json"]).output().expect("the program runs");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["schema"], 1);
+    let env = report["recommended"]["env"].as_str().expect("a line to paste");
+    let conf = report["recommended"]["conf"].as_str().expect("its settings");
+    assert_eq!(env, format!("PYTORCH_CUDA_ALLOC_CONF={conf}"));
+    for key in [
+        "conf",
+        "peak_reserved_bytes",
+        "peak_reserved_bytes_range",
+        "peak_allocated_bytes",
+        "oom_rate",
+        "largest_free_block_bytes",
+        "num_alloc_retries",
+        "device_calls",
+        "smallest_capacity_bytes",
+        "dominated",
+    ] {
+        assert!(report["candidates"][0].get(key).is_some(), "{key}");
+    }
+    assert!(report["limit"]["peak_live_bytes"].as_u64() > Some(1 << 30));
+}
+
+#[test]
+fn a_picture_of_memory_over_time_is_drawn() {
+    let room = Room::new("plot");
+    let lstm = repository().join(LSTM);
+    let args = ["tune", lstm.to_str().expect("a path of letters"), "--candidates", "8", "-q"];
+    let status = room.vramwise(&args).args(["--plot", "memory.svg"]).output().expect("it runs");
+    assert_eq!(status.status.code(), Some(0));
+    let svg = String::from_utf8(room.read("memory.svg")).expect("text");
+    assert!(svg.starts_with("<svg") && svg.contains("expandable_segments:True"), "{}", &svg[..200]);
+}
+
+#[test]
+fn a_directory_without_snapshots_is_unreadable_input() {
+    let room = Room::new("no-snapshots");
+    room.write("notes.txt", "nothing here");
+    assert_cmd_snapshot!(room.vramwise(&["tune", "."]));
+}
