@@ -37,6 +37,8 @@ pub struct Candidate {
     pub peak_allocated: u64,
     /// Replays with a failed request, of all under the capacity.
     pub oom_runs: usize,
+    /// Requests that failed, summed over the replays.
+    pub failed_requests: usize,
     /// Replays of each program and variation.
     pub runs: usize,
     /// Largest free block when most was held, bytes.

@@ -90,7 +90,16 @@ fn untried(option: &str, version: TorchVersion, limited: bool) -> String {
             "{option} can change nothing: no request is larger than its smallest value"
         );
     }
-    format!("PyTorch {version} does not have {option}")
+    let since = match option {
+        "expandable_segments" => 1,
+        "large_segment_size_mb" => 11,
+        _ => 0,
+    };
+    if version.at_least_2(since) {
+        format!("{option} was not tried alone (more settings: --candidates)")
+    } else {
+        format!("PyTorch {version} does not have {option}")
+    }
 }
 
 fn sentence(option: &str, tried: usize, best: &Candidate, low: i64, high: i64) -> String {

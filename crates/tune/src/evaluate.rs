@@ -112,6 +112,7 @@ fn empty(setting: &Setting) -> Candidate {
         peak_reserved_range: (0, 0),
         peak_allocated: 0,
         oom_runs: 0,
+        failed_requests: 0,
         runs: 0,
         largest_free_block: 0,
         inactive_split: 0,
@@ -136,6 +137,7 @@ fn add(candidate: &mut Candidate, outcome: &Outcome, at_peak: &AtPeak) {
     candidate.peak_allocated = candidate.peak_allocated.max(allocated);
     candidate.runs += 1;
     candidate.oom_runs += usize::from(!outcome.ooms.is_empty());
+    candidate.failed_requests += outcome.ooms.len();
     candidate.retries += bytes(stats.num_alloc_retries);
     candidate.ties += outcome.ties;
     let segments = stats.all(Family::Segment);

@@ -132,9 +132,11 @@ struct Search<'a> {
 }
 
 /// The order of merit: fewer failures, a lower peak in the worst address order, fewer device calls,
-/// fewer options.
-fn merit(c: &Candidate) -> (usize, u64, u64, usize) {
-    (c.oom_runs, c.worst_peak(), c.device_calls.total(), c.options())
+/// fewer options. Where something failed the peak says nothing, and what it would take comes first.
+fn merit(c: &Candidate) -> (usize, u64, usize, u64, u64, usize) {
+    let needs = if c.oom_runs > 0 { c.smallest_capacity.unwrap_or(u64::MAX) } else { 0 };
+    let calls = c.device_calls.total();
+    (c.oom_runs, needs, c.failed_requests, c.worst_peak(), calls, c.options())
 }
 
 impl Search<'_> {
@@ -266,6 +268,10 @@ fn finish(
 /// the lowest; the recorded one where nothing is better than it by more than that.
 fn recommend(candidates: &[Candidate], options: &TuneOptions) -> usize {
     let Some(fewest) = candidates.iter().map(|c| c.oom_runs).min() else { return 0 };
+    if fewest > 0 {
+        // Nothing fits: the setting that needs least, as far as that was looked for.
+        return (0..candidates.len()).min_by_key(|i| (merit(&candidates[*i]), *i)).unwrap_or(0);
+    }
     let fit = |c: &&Candidate| c.oom_runs == fewest;
     let lowest = candidates.iter().filter(fit).map(Candidate::worst_peak).min().unwrap_or(0);
     let close = lowest.saturating_add(lowest / INDIFFERENT);

@@ -80,10 +80,11 @@ fn recommendation(text: &mut String, options: &TuneOptions, report: &Report, sty
     if report.recommended == report.baseline {
         let _ = writeln!(
             text,
-            "{}  keep what you have ({}): none of {} other settings is better by more than 0.5 %",
+            "{}  keep what you have ({}): none of {} other settings is better{}",
             style.bold("recommended"),
             named(&baseline.conf),
-            report.candidates.len() - 1
+            report.candidates.len() - 1,
+            if best.oom_runs > 0 { "" } else { " by more than 0.5 %" }
         );
     } else {
         let _ = writeln!(text, "{}", style.bold("recommended"));
@@ -108,7 +109,7 @@ fn recommendation(text: &mut String, options: &TuneOptions, report: &Report, sty
             percent,
             grouped(bytes.unsigned_abs())
         );
-        if bytes > 0 {
+        if bytes > 0 && baseline.oom_runs == 0 && best.oom_runs == 0 {
             let _ = writeln!(text, "  peak of reserved memory  {}", style.good(&change));
         }
     }
@@ -171,7 +172,7 @@ fn table(options: &TuneOptions, report: &Report, context: &Context) -> Table {
     if ranged {
         columns.push(Column::right("by addresses"));
     }
-    columns.push(Column::right("of limit"));
+    columns.push(Column::right("of live"));
     columns.push(Column::right("smallest"));
     if limited {
         columns.push(Column::right("OOM"));
