@@ -71,6 +71,8 @@ pub struct Program {
     pub slots: u32,
     /// Number of pools, the default one included.
     pub pools: u16,
+    /// Pools whose blocks are never split (`MemPool(no_split=True)`), ascending.
+    pub no_split: Vec<u16>,
     /// Operations at the start that stand for what was allocated before the recording began.
     pub preamble: usize,
 }

@@ -147,22 +147,47 @@ impl Recording {
 /// Entries that replays with mended pools may take together.
 const MENDING_MAX: usize = 20_000_000;
 
-/// Infers pools and replays with them; where that goes wrong, learns from it and tries again. The replay
-/// that came furthest.
+/// Infers pools and replays with them. The replay that came furthest; of two that came to the end the one
+/// with fewer pools, unless it is the one that needs pools which never split blocks, and saves few.
 fn infer_pools(history: &History, device: &DeviceTrace, setup: &Setup) -> Option<(Run, PoolMap)> {
-    let mut inference = Inference::of(history, device, setup)?;
-    let mut best: Option<(Run, PoolMap)> = None;
     let mut work = 0;
+    let inference = Inference::of(history, device, setup, false)?;
+    let depends = inference.depends_on_splits();
+    let plain = mend_pools(inference, history, setup, &mut work);
+    if !depends {
+        return plain;
+    }
+    let unsplit = Inference::of(history, device, setup, true)
+        .and_then(|inference| mend_pools(inference, history, setup, &mut work));
+    match (plain, unsplit) {
+        (Some(plain), Some(unsplit)) => {
+            let further = unsplit.0.reached > plain.0.reached;
+            let as_far = unsplit.0.reached == plain.0.reached;
+            let simpler = 4 * unsplit.1.count() < 3 * plain.1.count();
+            Some(if further || as_far && simpler { unsplit } else { plain })
+        }
+        (plain, unsplit) => plain.or(unsplit),
+    }
+}
+
+/// Replays, learns from what went wrong and tries again.
+fn mend_pools(
+    mut inference: Inference<'_>,
+    history: &History,
+    setup: &Setup,
+    work: &mut usize,
+) -> Option<(Run, PoolMap)> {
+    let mut best: Option<(Run, PoolMap)> = None;
     loop {
         let pools = inference.map();
         let run = Verifier::new(history, setup, &pools).run();
         let mismatch = run.mismatch;
-        work += history.len();
+        *work += history.len();
         if best.as_ref().is_none_or(|(b, _)| run.mismatch.is_none() || run.reached > b.reached) {
             best = Some((run, pools));
         }
         match mismatch {
-            Some(mismatch) if work < MENDING_MAX && inference.learn(history, &mismatch) => {}
+            Some(mismatch) if *work < MENDING_MAX && inference.learn(&mismatch) => {}
             _ => return best,
         }
     }

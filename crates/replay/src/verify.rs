@@ -90,9 +90,10 @@ impl<'a> Verifier<'a> {
         for handle in &history.streams {
             allocator.stream(*handle);
         }
-        for _ in 1..pools.count() {
-            let pool = allocator.create_pool(vramwise_model::PoolOptions::default());
-            debug_assert!((pool.0 as usize) < pools.count());
+        // The state at the start may have more pools than the history needs.
+        let at_start = setup.start.iter().map(|s| s.pool.0 as usize + 1).max().unwrap_or(1);
+        for pool in 1..pools.count().max(at_start) {
+            allocator.create_pool(pools.options(PoolIndex(narrow_pool(pool))));
         }
         let mut verifier = Self {
             history,
@@ -110,7 +111,8 @@ impl<'a> Verifier<'a> {
             last_pool: PoolIndex::DEFAULT,
         };
         verifier.program.streams = history.streams.clone();
-        verifier.program.pools = u16::try_from(pools.count()).unwrap_or(u16::MAX);
+        verifier.program.no_split = pools.whole().iter().map(|p| narrow(p.0)).collect();
+        verifier.program.pools = u16::try_from(verifier.allocator.pool_count()).unwrap_or(u16::MAX);
         verifier.load_start();
         verifier
     }
@@ -394,7 +396,7 @@ impl<'a> Verifier<'a> {
         } else {
             pools.push(PoolIndex::DEFAULT);
         }
-        pools.extend((1..self.pools.count()).rev().map(|p| PoolIndex(p as u32)));
+        pools.extend((1..self.pools.count()).rev().map(|p| PoolIndex(narrow_pool(p))));
         for (i, pool) in pools.iter().enumerate() {
             let known = pools[..i].contains(pool);
             let serves = self.allocator.miss_size(*pool, x.size, StreamIndex(x.stream)).is_none();
@@ -468,7 +470,7 @@ impl<'a> Verifier<'a> {
             return;
         }
         let released = self.pools.released(self.history, at, end);
-        for pool in (1..self.pools.count()).map(|p| PoolIndex(p as u32)) {
+        for pool in (1..self.pools.count()).map(|p| PoolIndex(narrow_pool(p))) {
             self.allocator.set_freeable(pool, released.contains(&pool));
         }
         self.allocator.order_pools(released);
@@ -523,6 +525,11 @@ fn most_held(history: &History, setup: &Setup) -> u64 {
         most = most.max(held);
     }
     most
+}
+
+/// Pools are far fewer than 2^32.
+fn narrow_pool(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
 }
 
 /// Streams and pools of one program are few.

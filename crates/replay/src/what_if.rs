@@ -171,8 +171,9 @@ fn run<P: Placement>(
     for handle in &program.streams {
         allocator.stream(*handle);
     }
-    for _ in 1..program.pools {
-        allocator.create_pool(PoolOptions::default());
+    for pool in 1..program.pools {
+        let no_split = program.no_split.contains(&pool);
+        allocator.create_pool(PoolOptions { no_split, ..PoolOptions::default() });
     }
     let blocks = vec![BlockId::NULL; program.slots as usize];
     let mut replay = Replay { allocator, program, blocks, ooms: Vec::new() };

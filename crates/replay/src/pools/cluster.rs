@@ -11,8 +11,13 @@ use rustc_hash::FxHashSet;
 
 use super::layout::{Layout, narrow, pair};
 
+/// What two releases in a row say about their pools, in uses one after the other.
+const TOGETHER_WEIGHT: u32 = 3;
+
 const DEFAULT_ONLY: u8 = 1;
 const PRIVATE_ONLY: u8 = 2;
+const SPLIT_ONLY: u8 = 4;
+const WHOLE_ONLY: u8 = 8;
 
 /// A set of segments in one pool.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +26,7 @@ struct Cluster {
     apart: BTreeSet<u32>,
     only_default: BTreeSet<u32>,
     only_private: BTreeSet<u32>,
+    only_whole: BTreeSet<u32>,
     near: BTreeMap<u32, u64>,
     flags: u8,
     allocs: u64,
@@ -37,21 +43,37 @@ struct Clusters {
 /// Times that an assignment is mended before it is taken as it is.
 const ROUNDS: usize = 100;
 
-/// The pool of every segment and the number of pools, the default one (0) included. `known` has the
-/// pools that the snapshot names, `ids` their number.
-pub(super) fn assign(layout: &mut Layout, known: &[Option<u32>], ids: usize) -> (Vec<u32>, usize) {
+/// A pool for every segment.
+#[derive(Debug)]
+pub(super) struct Assignment {
+    /// By segment; 0 is the default pool.
+    pub(super) pools: Vec<u32>,
+    /// Number of pools, the default one included.
+    pub(super) count: usize,
+    /// Pools whose blocks are never split.
+    pub(super) whole: BTreeSet<u32>,
+}
+
+/// Assigns pools. `known` has those that the snapshot names, `ids` their number. `unsplit` says whether
+/// pools may be taken for such that never split, where that makes fewer.
+pub(super) fn assign(
+    layout: &mut Layout,
+    known: &[Option<u32>],
+    ids: usize,
+    unsplit: bool,
+) -> Assignment {
     let mut rounds = 0;
     loop {
-        let mut all = Clusters::new(layout, known);
+        let mut all = Clusters::new(layout, known, unsplit);
         all.join_known(ids);
         all.join_learnt(layout);
         all.join_near();
         let default = all.choose_default();
         all.join_rest(default);
-        let (pools, count) = all.pools(known.len(), ids);
+        let assignment = all.pools(known.len(), ids);
         rounds += 1;
-        if rounds > ROUNDS || !part_torn(layout, &pools) {
-            return (pools, count);
+        if rounds > ROUNDS || !part_torn(layout, &assignment.pools) {
+            return assignment;
         }
     }
 }
@@ -77,7 +99,7 @@ fn part_torn(layout: &mut Layout, pools: &[u32]) -> bool {
 }
 
 impl Clusters {
-    fn new(layout: &Layout, known: &[Option<u32>]) -> Self {
+    fn new(layout: &Layout, known: &[Option<u32>], unsplit: bool) -> Self {
         let mut clusters: Vec<Cluster> = vec![Cluster::default(); known.len()];
         for (i, (cluster, pool)) in clusters.iter_mut().zip(known).enumerate() {
             cluster.members.push(narrow(i));
@@ -90,6 +112,11 @@ impl Clusters {
             };
             if layout.private.contains(&narrow(i)) && *pool != Some(0) {
                 cluster.flags |= PRIVATE_ONLY;
+            }
+            if layout.whole.contains(&narrow(i)) {
+                cluster.flags |= WHOLE_ONLY | PRIVATE_ONLY;
+            } else if layout.segments[i].split {
+                cluster.flags |= SPLIT_ONLY;
             }
         }
         let both = |set: &FxHashSet<(u32, u32)>| {
@@ -109,8 +136,14 @@ impl Clusters {
             clusters[a as usize].only_private.insert(b);
             clusters[b as usize].only_private.insert(a);
         }
+        for (a, b) in both(&layout.ties.only_whole) {
+            for (a, b) in [(a, b), (b, a)] {
+                let cluster = &mut clusters[a as usize];
+                if unsplit { &mut cluster.only_whole } else { &mut cluster.apart }.insert(b);
+            }
+        }
         let mut near: Vec<_> = layout.followed.iter().map(|(p, n)| (*p, *n)).collect();
-        near.extend(layout.ties.together.iter().map(|(p, n)| (*p, 3 * *n)));
+        near.extend(layout.ties.together.iter().map(|(p, n)| (*p, TOGETHER_WEIGHT * *n)));
         near.sort_unstable();
         for ((a, b), n) in near {
             *clusters[a as usize].near.entry(b).or_default() += u64::from(n);
@@ -141,8 +174,13 @@ impl Clusters {
         if x.only_private.contains(&b) {
             flags |= PRIVATE_ONLY;
         }
+        if x.only_whole.contains(&b) {
+            flags |= WHOLE_ONLY | PRIVATE_ONLY;
+        }
         let second = flags & DEFAULT_ONLY != 0 && self.default.is_some_and(|d| d != a && d != b);
-        (flags != DEFAULT_ONLY | PRIVATE_ONLY && !second).then_some(flags)
+        let both = |one: u8, other: u8| flags & one != 0 && flags & other != 0;
+        let contradict = both(DEFAULT_ONLY, PRIVATE_ONLY) || both(SPLIT_ONLY, WHOLE_ONLY);
+        (!contradict && !second).then_some(flags)
     }
 
     /// Joins `b` into `a`.
@@ -163,6 +201,11 @@ impl Clusters {
             other.remove(&b);
             other.insert(a);
         }
+        for c in &gone.only_whole {
+            let other = &mut self.clusters[*c as usize].only_whole;
+            other.remove(&b);
+            other.insert(a);
+        }
         for (c, n) in &gone.near {
             let other = &mut self.clusters[*c as usize].near;
             other.remove(&b);
@@ -178,6 +221,8 @@ impl Clusters {
         for (c, n) in gone.near.into_iter().filter(|(c, _)| *c != a) {
             *into.near.entry(c).or_default() += n;
         }
+        into.only_whole.extend(gone.only_whole);
+        into.only_whole.remove(&a);
         into.only_default.remove(&a);
         into.only_private.remove(&a);
         into.flags = flags;
@@ -206,9 +251,9 @@ impl Clusters {
 
     /// What the replay showed to be in the default pool or in one pool, as far as nothing contradicts.
     fn join_learnt(&mut self, layout: &Layout) {
-        let mut default: Vec<u32> = layout.default.iter().copied().collect();
+        let mut default: Vec<u32> = layout.learnt.default.iter().copied().collect();
         default.sort_unstable();
-        let mut same: Vec<(u32, u32)> = layout.same.iter().copied().collect();
+        let mut same: Vec<(u32, u32)> = layout.learnt.same.iter().copied().collect();
         same.sort_unstable();
         for segment in default {
             let own = self.root(segment);
@@ -297,8 +342,9 @@ impl Clusters {
         }
     }
 
-    fn pools(&self, segments: usize, ids: usize) -> (Vec<u32>, usize) {
+    fn pools(&self, segments: usize, ids: usize) -> Assignment {
         let mut pools = vec![0; segments];
+        let mut whole = BTreeSet::new();
         let mut next = narrow(ids.max(1));
         for (i, cluster) in (0..).zip(&self.clusters).filter(|(_, c)| !c.members.is_empty()) {
             let pool = match cluster.known {
@@ -312,7 +358,10 @@ impl Clusters {
             for member in &cluster.members {
                 pools[*member as usize] = pool;
             }
+            if cluster.flags & WHOLE_ONLY != 0 {
+                whole.insert(pool);
+            }
         }
-        (pools, next as usize)
+        Assignment { pools, count: next as usize, whole }
     }
 }

@@ -18,6 +18,8 @@ use crate::verify::Setup;
 const WORK_MAX: u64 = 100_000_000;
 const PAIRS_MAX: usize = 8_000_000;
 const SEGMENTS_MAX: usize = 20_000;
+/// Walks that may fail at a segment that is never split.
+const WHOLE_MAX: usize = 64;
 /// What an oversize segment that went for a request says about their pools, in uses one after the other.
 const OVERSIZE_WEIGHT: u32 = 20;
 
@@ -35,8 +37,10 @@ pub(super) struct Segment {
     pieces: u32,
     /// Allocations over its life.
     pub(super) allocs: u32,
+    /// Whether one of its blocks was certainly split.
+    pub(super) split: bool,
     /// Its life: entries of the history.
-    born: usize,
+    pub(super) born: usize,
     died: usize,
 }
 
@@ -58,17 +62,28 @@ pub(super) struct Layout {
     /// How often one segment was used right after another, lower index first.
     pub(super) followed: FxHashMap<(u32, u32), u32>,
     last_used: Option<u32>,
-    /// Segments that are in the default pool, and pairs that are in one pool, as the replay showed.
-    pub(super) default: FxHashSet<u32>,
-    pub(super) same: FxHashSet<(u32, u32)>,
+    pub(super) learnt: Learnt,
     /// Segments that the malloc to come took back from its own pool, if it was that.
     taken: Vec<u32>,
+    /// Segments whose blocks are never split (§3.1 rule 1).
+    pub(super) whole: FxHashSet<u32>,
+    /// The segment that a walk failed at because it is one of those.
+    unsplit: Option<u32>,
     /// Releases since the last other entry.
     open: Vec<Release>,
     work: u64,
     /// Whether requests were refused although no limit is known.
     refuses: bool,
     state: State,
+}
+
+/// What replays showed.
+#[derive(Debug, Default)]
+pub(super) struct Learnt {
+    pub(super) different: FxHashSet<(u32, u32)>,
+    pub(super) same: FxHashSet<(u32, u32)>,
+    pub(super) default: FxHashSet<u32>,
+    pub(super) private: FxHashSet<u32>,
 }
 
 /// One release entry.
@@ -99,11 +114,25 @@ struct State {
 
 impl Layout {
     /// Walks through a history that began with an empty cache; `None` if it fits no allocator.
-    pub(super) fn of(history: &History, setup: &Setup) -> Option<Self> {
+    /// Segments in `whole` are never split; where the history shows another one that is not, it is added
+    /// and the walk begins again.
+    pub(super) fn of(history: &History, setup: &Setup, whole: &mut FxHashSet<u32>) -> Option<Self> {
         if !setup.start.is_empty() {
             return None;
         }
-        let mut layout = Layout::default();
+        for _ in 0..WHOLE_MAX {
+            let mut layout = Layout { whole: whole.clone(), ..Layout::default() };
+            if layout.walk(history, setup).is_some() {
+                layout.settle_conditional();
+                return Some(layout);
+            }
+            whole.insert(layout.unsplit?);
+        }
+        None
+    }
+
+    fn walk(&mut self, history: &History, setup: &Setup) -> Option<()> {
+        let layout = self;
         layout.refuses = crate::verify::refuses(history, setup);
         layout.state.reservation = setup.total.saturating_add(setup.total / 8);
         let mut config = &setup.config;
@@ -155,7 +184,17 @@ impl Layout {
             }
         }
         layout.end_stretch(None, config, setup);
-        Some(layout)
+        Some(())
+    }
+
+    /// What was passed over because a block was in the way that may never have existed: it did, if its
+    /// segment was split elsewhere.
+    fn settle_conditional(&mut self) {
+        let split = |s: &u32| self.segments[*s as usize].split;
+        let (sure, open): (Vec<_>, Vec<_>) =
+            self.ties.only_whole.drain().partition(|(a, b)| split(a) || split(b));
+        self.different.extend(sure);
+        self.ties.only_whole.extend(open);
     }
 
     pub(super) fn entries(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
@@ -168,9 +207,14 @@ impl Layout {
 
     /// The segment that held `addr` at an entry of the history.
     pub(super) fn segment_at(&self, addr: u64, at: usize) -> Option<u32> {
-        let held =
-            |s: &Segment| s.addr <= addr && addr < s.end && s.born <= at && at <= s.died;
+        let held = |s: &Segment| s.addr <= addr && addr < s.end && s.born <= at && at <= s.died;
         self.segments.iter().position(held).map(narrow)
+    }
+
+    /// Adds what replays showed.
+    pub(super) fn apply_learnt(&mut self) {
+        self.different.extend(&self.learnt.different);
+        self.private.extend(&self.learnt.private);
     }
 
     /// Number of segments.
@@ -187,8 +231,8 @@ impl Layout {
         // Garbage collection and oversize releases take a part only (§4.2, §4.4). Anything else returns
         // all that is free in the pools that it covers. Small segments go only with all others.
         let held: u64 = released.iter().map(|r| r.key.2).sum::<u64>() + self.state.reserved;
-        let garbage = cause.is_some()
-            && setup.limit.is_some_and(|limit| collects(config, limit, held));
+        let garbage =
+            cause.is_some() && setup.limit.is_some_and(|limit| collects(config, limit, held));
         let oversize = cause.is_some_and(|x| {
             let asked = size::segment_size(config, size::round_size(config, x.size));
             self.refuses || setup.limit.is_some_and(|limit| held.saturating_add(asked) > limit)
@@ -205,8 +249,8 @@ impl Layout {
         }
         let kept = self.releasable(config);
         let pending = self.state.pending.len();
-        self.work += ((kept.len() + pending) * released.len()) as u64
-            + (released.len() as u64).pow(2);
+        self.work +=
+            ((kept.len() + pending) * released.len()) as u64 + (released.len() as u64).pow(2);
         if self.work > WORK_MAX {
             return;
         }
@@ -280,6 +324,7 @@ impl Layout {
                 alive: true,
                 pieces: 0,
                 allocs: 0,
+                split: false,
                 born: i,
                 died: usize::MAX,
             });
@@ -347,10 +392,19 @@ impl Layout {
         if !hidden {
             self.note_different(entry, wanted, config, grew);
         }
-        let (held, segment) = self.take_free(entry.addr)?;
-        let Segment { small, expandable, .. } = self.segments[segment as usize];
+        let Some((held, segment)) = self.take_free(entry.addr) else {
+            return self.note_unsplit(entry.addr);
+        };
+        let Segment { small, expandable, addr, .. } = self.segments[segment as usize];
         let rest = held.checked_sub(wanted)?;
-        let split = if small || expandable || config.expandable_segments {
+        // Where nothing is split, blocks begin with a segment or a granule.
+        let granule = if small { size::SMALL_SEGMENT } else { config.large_segment_size };
+        let offset = entry.addr - addr;
+        let inside = if expandable { !offset.is_multiple_of(granule) } else { offset > 0 };
+        self.segments[segment as usize].split |= inside;
+        let split = if self.whole.contains(&segment) {
+            false
+        } else if small || expandable || config.expandable_segments {
             rest >= size::MIN_BLOCK
         } else {
             wanted < config.max_split_size && rest > size::SMALL_MAX
@@ -376,6 +430,18 @@ impl Layout {
         Some(())
     }
 
+    /// Memory in the middle of a free block was handed out: an expandable segment that grew instead of
+    /// splitting the block in front.
+    fn note_unsplit(&mut self, addr: u64) -> Option<()> {
+        let (_, (_, segment)) = self.state.free.range(..addr).next_back()?;
+        let s = &self.segments[*segment as usize];
+        let grown = s.expandable && s.addr <= addr && addr < s.end;
+        if grown && !self.whole.contains(segment) {
+            self.unsplit = Some(*segment);
+        }
+        None
+    }
+
     /// What the lookup would have taken from the same pool but did not take (§16.3 rule 2).
     fn note_different(&mut self, entry: &Ev, wanted: u64, config: &Config, grew: Option<u32>) {
         let small = size::is_small(wanted);
@@ -386,8 +452,12 @@ impl Layout {
             (None, Some((size, segment))) => (segment, (small, entry.stream, size, entry.addr)),
             (None, None) => return,
         };
+        if from > until {
+            return;
+        }
         let (max, rounding) = (config.max_split_size, config.max_non_split_rounding);
         let mut pairs = Vec::new();
+        let mut conditional = Vec::new();
         let mut looked_at = 0;
         for &(_, _, size, addr) in self.state.order.range(from..until) {
             let Some(&(_, other)) = self.state.free.get(&addr) else { continue };
@@ -403,11 +473,18 @@ impl Layout {
             };
             looked_at += 1;
             if passed_over {
-                pairs.push(pair(other, own));
+                // A rest exists only if its segment is split at all.
+                let s = &self.segments[other as usize];
+                if s.split || s.pieces == 1 {
+                    pairs.push(pair(other, own));
+                } else {
+                    conditional.push(pair(other, own));
+                }
             }
         }
         self.work += looked_at;
         self.different.extend(pairs);
+        self.ties.only_whole.extend(conditional);
     }
 
     /// Size of a free block and of the unmapped room behind it.

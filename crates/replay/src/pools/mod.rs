@@ -11,7 +11,8 @@ mod stretch;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use vramwise_model::PoolIndex;
+use rustc_hash::FxHashSet;
+use vramwise_model::{PoolIndex, PoolOptions};
 use vramwise_trace::DeviceTrace;
 use vramwise_types::Action;
 
@@ -30,23 +31,31 @@ pub(crate) struct PoolMap {
     private: FxHashMap<u32, PoolIndex>,
     /// Release entries of small pools.
     small: FxHashMap<u32, bool>,
+    /// Pools whose blocks are never split, ascending.
+    whole: Vec<PoolIndex>,
 }
 
 impl PoolMap {
     /// Everything in the default pool.
     pub(crate) fn all_default() -> Self {
-        Self { ids: vec![(0, 0)], private: FxHashMap::default(), small: FxHashMap::default() }
+        Self {
+            ids: vec![(0, 0)],
+            private: FxHashMap::default(),
+            small: FxHashMap::default(),
+            whole: Vec::new(),
+        }
     }
 
-    fn of(layout: &layout::Layout, ids: &[(u64, u64)], assignment: &[u32], pools: usize) -> Self {
+    fn of(layout: &layout::Layout, ids: &[(u64, u64)], assigned: &cluster::Assignment) -> Self {
         let mut map = Self::all_default();
         let unnamed = (1..).map(|n| (u64::MAX, n));
-        let names = ids.iter().copied().chain(unnamed.take(pools + 1));
+        let names = ids.iter().copied().chain(unnamed.take(assigned.count + 1));
         // One more for requests that failed in a pool that holds nothing.
-        let spare = usize::from(pools > 1);
-        map.ids = names.take(pools.max(1) + spare).collect();
+        let spare = usize::from(assigned.count > 1);
+        map.ids = names.take(assigned.count.max(1) + spare).collect();
+        map.whole = assigned.whole.iter().map(|pool| PoolIndex(*pool)).collect();
         for (entry, segment) in layout.entries() {
-            let pool = assignment[segment as usize];
+            let pool = assigned.pools[segment as usize];
             if pool != 0 {
                 map.private.insert(entry, PoolIndex(pool));
             }
@@ -63,6 +72,16 @@ impl PoolMap {
     /// Ids of the pools by index.
     pub(crate) fn ids(&self) -> &[(u64, u64)] {
         &self.ids
+    }
+
+    /// Options of a pool.
+    pub(crate) fn options(&self, pool: PoolIndex) -> PoolOptions {
+        PoolOptions { no_split: self.whole.contains(&pool), ..PoolOptions::default() }
+    }
+
+    /// Pools whose blocks are never split.
+    pub(crate) fn whole(&self) -> &[PoolIndex] {
+        &self.whole
     }
 
     pub(crate) fn of_alloc(&self, entry: usize) -> PoolIndex {
@@ -130,34 +149,77 @@ impl PoolMap {
 }
 
 /// Pools inferred from a history, and mended where the replay shows them wrong.
-pub(crate) struct Inference {
+pub(crate) struct Inference<'a> {
+    history: &'a History,
+    setup: &'a Setup,
+    /// Whether pools may be taken for such that never split.
+    unsplit: bool,
     layout: layout::Layout,
+    whole: FxHashSet<u32>,
     ids: Vec<(u64, u64)>,
     known: Vec<Option<u32>>,
     /// Whether garbage is collected, from the default pool whatever the request's.
     collects: bool,
 }
 
-impl Inference {
+impl<'a> Inference<'a> {
     /// `None` where even the layout of segments does not fit an allocator.
-    pub(crate) fn of(history: &History, device: &DeviceTrace, setup: &Setup) -> Option<Self> {
-        let layout = layout::Layout::of(history, setup)?;
+    pub(crate) fn of(
+        history: &'a History,
+        device: &DeviceTrace,
+        setup: &'a Setup,
+        unsplit: bool,
+    ) -> Option<Self> {
+        let mut whole = FxHashSet::default();
+        let layout = layout::Layout::of(history, setup, &mut whole)?;
         let ids = snapshot_pools(device);
         let known = known_at_end(&layout, device, &ids);
         let collects = setup.config.garbage_collection_threshold > 0.0 && setup.limit.is_some();
-        Some(Self { layout, ids, known, collects })
+        Some(Self { history, setup, unsplit, layout, whole, ids, known, collects })
+    }
+
+    /// Whether other pools come out if pools may be such that never split.
+    pub(crate) fn depends_on_splits(&self) -> bool {
+        !self.layout.ties.only_whole.is_empty()
     }
 
     /// The pools as far as they are known.
     pub(crate) fn map(&mut self) -> PoolMap {
-        let ids = self.ids.len();
-        let (assignment, pools) = cluster::assign(&mut self.layout, &self.known, ids);
-        PoolMap::of(&self.layout, &self.ids, &assignment, pools)
+        loop {
+            let ids = self.ids.len();
+            let assigned = cluster::assign(&mut self.layout, &self.known, ids, self.unsplit);
+            let before = self.whole.len();
+            let segments = (0..).zip(&assigned.pools);
+            self.whole.extend(segments.filter(|(_, p)| assigned.whole.contains(p)).map(|(s, _)| s));
+            if self.whole.len() == before || !self.lay_out_again() {
+                return PoolMap::of(&self.layout, &self.ids, &assigned);
+            }
+        }
+    }
+
+    /// Blocks lie elsewhere where nothing is split.
+    fn lay_out_again(&mut self) -> bool {
+        let again = layout::Layout::of(self.history, self.setup, &mut self.whole);
+        let Some(mut layout) = again else { return false };
+        let same = layout.count() == self.layout.count();
+        if same {
+            layout.learnt = std::mem::take(&mut self.layout.learnt);
+            layout.apply_learnt();
+            self.layout = layout;
+        }
+        same
     }
 
     /// Learns from a replay that went wrong: where the model took or returned something that the
     /// recording did not, that is in another pool. Says whether anything was learnt.
-    pub(crate) fn learn(&mut self, history: &History, mismatch: &Mismatch) -> bool {
+    pub(crate) fn learn(&mut self, mismatch: &Mismatch) -> bool {
+        let history = self.history;
+        let learnt = self.learn_from(history, mismatch);
+        self.layout.apply_learnt();
+        learnt
+    }
+
+    fn learn_from(&mut self, history: &History, mismatch: &Mismatch) -> bool {
         let Some(got) = mismatch.got else { return false };
         if let Some(want) = history.entries.get(mismatch.at)
             && want.action.is_release()
@@ -179,7 +241,7 @@ impl Inference {
                 match before.filter(|(_, e)| e.action.is_release()) {
                     Some((at, e)) => self.layout.segment_at(e.addr, at),
                     None if self.collects && released => {
-                        return self.layout.private.insert(of_model);
+                        return self.layout.learnt.private.insert(of_model);
                     }
                     None => return false,
                 }
@@ -190,10 +252,10 @@ impl Inference {
         let both = layout::pair(of_model, other);
         if released && !want.action.is_release() && want.action != Action::Oom {
             // The malloc flushed nothing, or not that: it was routed, or that was in use.
-            let garbage = self.collects && self.layout.private.insert(of_model);
-            return garbage || self.layout.private.insert(other);
+            let garbage = self.collects && self.layout.learnt.private.insert(of_model);
+            return garbage || self.layout.learnt.private.insert(other);
         }
-        self.layout.different.insert(both)
+        self.layout.learnt.different.insert(both)
     }
 
     /// The malloc at hand returned something that the model's did not: garbage, from the default pool, or
@@ -205,12 +267,12 @@ impl Inference {
             let entry = &history.entries[at + n];
             self.layout.segment_at(entry.addr, at + n)
         });
-        let default = |layout: &mut layout::Layout| layout.default.insert(released);
+        let default = |layout: &mut layout::Layout| layout.learnt.default.insert(released);
         if self.collects && default(&mut self.layout) {
             return true;
         }
         match own.filter(|own| *own != released) {
-            Some(own) if self.layout.same.insert(layout::pair(own, released)) => true,
+            Some(own) if self.layout.learnt.same.insert(layout::pair(own, released)) => true,
             _ => default(&mut self.layout),
         }
     }

@@ -20,6 +20,8 @@ pub(super) struct Ties {
     pub(super) only_default: FxHashSet<(u32, u32)>,
     /// Together only in a private pool: small went before large.
     pub(super) only_private: FxHashSet<(u32, u32)>,
+    /// Together only in a pool whose blocks are never split.
+    pub(super) only_whole: FxHashSet<(u32, u32)>,
     /// How often two segments went one after the other without a contradiction.
     pub(super) together: BTreeMap<(u32, u32), u32>,
 }
