@@ -15,6 +15,8 @@ pub(crate) struct Metadata {
     pub(crate) packages: Vec<Package>,
     /// Ids of the packages that belong to the workspace.
     workspace_members: BTreeSet<String>,
+    /// Where build output goes.
+    pub(crate) target_directory: PathBuf,
 }
 
 /// One package.

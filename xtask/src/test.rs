@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
+use crate::metadata::Metadata;
 use crate::shell;
 
 /// Options of `cargo xtask test`.
@@ -34,19 +35,27 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Runs the Python tests in a virtual environment of their own, which is made on first use.
+/// Runs the Python tests in a virtual environment of their own, so that nothing that a user has
+/// installed matters; it is made on first use.
 fn python(tests: &Path) -> Result<()> {
     let python = shell::root().join(".venv").join("bin").join("python");
-    if !shell::succeeds(&mut shell::command(&python, &["-c", "import pytest"])) {
+    let requirements = tests.join("requirements.txt");
+    if !shell::succeeds(&mut shell::command(&python, &["-c", "import unittest"])) {
         let system = system_python().context("the Python tests need Python 3.10 or later")?;
-        shell::run(&mut shell::command(system, &["-m", "venv", ".venv"]))?;
-        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "pytest"];
-        shell::run(&mut shell::command(&python, &pip))?;
+        let pip: &[&str] = if requirements.exists() { &[] } else { &["--without-pip"] };
+        let mut venv = shell::command(system, &["-m", "venv"]);
+        shell::run(venv.args(pip).arg(".venv"))?;
     }
-    // The tests drive the binary, which must be the one of this source.
+    if requirements.exists() {
+        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
+        shell::run(shell::command(&python, &pip).arg(&requirements))?;
+    }
+    // The tests drive the program, which must be the one of this source.
     shell::run(&mut shell::cargo(&["build", "--package", "vramwise-cli"]))?;
-    let tests = tests.to_str().context("the path of the workspace is not UTF-8")?;
-    shell::run(&mut shell::command(&python, &["-m", "pytest", "--quiet", tests]))
+    let program = Metadata::load()?.target_directory.join("debug").join("vramwise");
+    let discover = ["-m", "unittest", "discover", "--start-directory"];
+    let mut command = shell::command(&python, &discover);
+    shell::run(command.arg(tests).env("VRAMWISE_BIN", program))
 }
 
 /// The first Python on the search path that is recent enough.
