@@ -3,6 +3,8 @@
 //! Snapshots lie in `snapshots/`; after an intended change run the tests with `INSTA_UPDATE=always`
 //! and read the difference.
 
+#![allow(clippy::unwrap_used)] // what cannot go on has failed
+
 mod explain;
 mod help;
 mod replay;

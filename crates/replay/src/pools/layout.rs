@@ -239,7 +239,7 @@ impl Layout {
         });
         let whole = |r: &Release| {
             let (unmap, size) = (r.key.0, r.key.2);
-            unmap || r.small || !garbage && !(oversize && size >= config.max_split_size)
+            unmap || r.small || !(garbage || oversize && size >= config.max_split_size)
         };
         let from = released.iter().position(whole).unwrap_or(released.len());
         let (part, released) = released.split_at(from);
