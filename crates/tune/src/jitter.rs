@@ -233,7 +233,7 @@ mod tests {
             for op in &v.program.ops {
                 match op {
                     Op::Malloc { slot, .. } => {
-                        assert!(live.insert(*slot), "{slot} allocated twice")
+                        assert!(live.insert(*slot), "{slot} allocated twice");
                     }
                     Op::Free { slot } => assert!(live.remove(slot), "{slot} freed unallocated"),
                     _ => {}
