@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use vramwise_model::settings::{self, Config, SettingsError};
+use vramwise_replay::{Recording, VerifyOptions};
 use vramwise_trace::{DeviceTrace, ReadOptions, Snapshot};
 use vramwise_types::TorchVersion;
 
@@ -88,6 +89,18 @@ fn no_history(snapshot: &Snapshot, path: &Path) -> Failure {
         "call torch.cuda.memory._record_memory_history(max_entries=1_000_000) at the start of the \
          program, before torch.cuda.memory._dump_snapshot()",
     )
+}
+
+/// Verifies a recording under a capacity, which may be the limit that it was made under or a part of the
+/// question: the first is taken where the model then reproduces the recording, since flushes of the cache
+/// are understood only with the limit that caused them. Says whether the capacity is a question.
+pub(crate) fn verify(device: &DeviceTrace, options: &VerifyOptions) -> (Recording, bool) {
+    let recording = Recording::verify(device, options);
+    if options.limit.is_none() || recording.first_divergence.is_none() {
+        return (recording, false);
+    }
+    let without = Recording::verify(device, &VerifyOptions { limit: None, ..options.clone() });
+    if without.first_divergence.is_none() { (without, true) } else { (recording, false) }
 }
 
 /// The PyTorch version meant: the user's, the file's, or the reference.

@@ -142,14 +142,8 @@ fn verified(args: &Args, file: &std::path::Path, context: &Context) -> Result<In
     let (config, mut notes) = recorded_config(snapshot.settings.as_ref(), version);
     let mut options = VerifyOptions::new(config.clone(), version);
     options.total = args.total;
-    let mut recording = Recording::verify(device, &options);
-    if !trustworthy(&recording) && args.capacity.is_some() {
-        // the capacity may be the limit that the recording was made under
-        let limited = Recording::verify(device, &VerifyOptions { limit: args.capacity, ..options });
-        if trustworthy(&limited) {
-            recording = limited;
-        }
-    }
+    options.limit = args.capacity;
+    let (mut recording, _) = input::verify(device, &options);
     notes.append(&mut recording.assumptions);
     recording.assumptions = notes;
     Ok(Input {

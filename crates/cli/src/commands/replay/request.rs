@@ -142,25 +142,14 @@ fn segment_addresses(path: &Path) -> Result<Arc<[u64]>, Failure> {
 pub(super) fn answer(request: &Request, device: &DeviceTrace) -> Answer {
     let mut options = VerifyOptions::new(request.recorded.clone(), request.version);
     options.total = request.total;
-    // A capacity in a what-if is a part of the question. In a verification it is the recorded limit.
+    options.limit = request.capacity;
     if !request.is_what_if() {
-        options.limit = request.capacity;
         options.changes = request.changes.clone();
     }
-    let mut recording = Recording::verify(device, &options);
+    let (mut recording, another_card) = input::verify(device, &options);
     let mut assumptions = request.notes.clone();
-    // A capacity below what the recording held is a question, not a fact about the recording.
-    let smaller_card =
-        !request.is_what_if() && request.capacity.is_some() && recording.first_divergence.is_some();
-    if smaller_card {
-        let plain = VerifyOptions { limit: None, ..options };
-        let without = Recording::verify(device, &plain);
-        if without.first_divergence.is_none() {
-            recording = without;
-        }
-    }
     assumptions.append(&mut recording.assumptions);
-    let asks = request.is_what_if() || smaller_card && recording.first_divergence.is_none();
+    let asks = request.is_what_if() || another_card;
     let what_if = asks.then(|| replay(request, &recording, &mut assumptions));
     Answer { recording, what_if, assumptions }
 }
