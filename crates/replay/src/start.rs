@@ -130,6 +130,7 @@ impl<'a> Rewind<'a> {
                     format!("no block is in use at {addr:#x} after its allocation")
                 })?;
                 piece.state = BlockState::Inactive;
+                self.give_to_front(addr);
                 self.join(addr);
                 Ok(())
             }
@@ -157,6 +158,26 @@ impl<'a> Rewind<'a> {
     fn home_of(&self, addr: u64) -> Option<(u64, Home)> {
         let (&start, &home) = self.segments.range(..=addr).next_back()?;
         (addr < start + home.size).then_some((start, home))
+    }
+
+    /// An allocation takes a free block from its start. So what seems free directly before it was not: it
+    /// is the rest of the block in front, which was not split off (§3.1).
+    fn give_to_front(&mut self, addr: u64) {
+        let Some((start, home)) = self.home_of(addr) else { return };
+        if home.expandable {
+            return;
+        }
+        let mut before = self.pieces.range(start..addr).rev();
+        let (Some((&rest, r)), Some((&front, f))) = (before.next(), before.next()) else { return };
+        let apart = r.state != BlockState::Inactive || f.state == BlockState::Inactive;
+        if apart || rest + r.size != addr || front + f.size != rest {
+            return;
+        }
+        let more = r.size;
+        self.pieces.remove(&rest);
+        if let Some(front) = self.pieces.get_mut(&front) {
+            front.size += more;
+        }
     }
 
     /// Joins the free piece at `addr` with free neighbours in its segment.
@@ -247,13 +268,13 @@ impl<'a> Rewind<'a> {
             return Err(format!("{addr:#x} was released but is still there"));
         }
         let expandable = action == Action::SegmentUnmap;
-        let mut home = Home {
-            stream,
-            small: size < self.config.large_segment_size,
-            pool: PoolIndex::DEFAULT,
-            expandable,
-            size,
+        // Ordinary small segments all have one size; expandable memory goes in granules of the class.
+        let small = if expandable {
+            !size.is_multiple_of(self.config.large_segment_size.max(1))
+        } else {
+            size <= size::SMALL_SEGMENT
         };
+        let mut home = Home { stream, small, pool: PoolIndex::DEFAULT, expandable, size };
         let mut start = addr;
         if expandable {
             // it joins what is mapped on either side
@@ -281,7 +302,7 @@ impl<'a> Rewind<'a> {
     }
 
     fn finish(self) -> Vec<SegmentView> {
-        let Self { segments, mut pieces, .. } = self;
+        let Self { config, segments, mut pieces } = self;
         let mut views = Vec::with_capacity(segments.len());
         for (addr, home) in segments {
             let rest = pieces.split_off(&(addr + home.size));
@@ -290,7 +311,10 @@ impl<'a> Rewind<'a> {
                 let Piece { size, requested, state } = piece;
                 // The large pool leaves no free piece of up to 1 MiB: it is the unsplit rest of the
                 // block in front (§3.1).
-                let rest = state == BlockState::Inactive && size <= size::SMALL_MAX;
+                // So is whatever lies behind an oversize block.
+                let oversize = |front: &BlockView| front.size >= config.max_split_size;
+                let rest = state == BlockState::Inactive
+                    && (size <= size::SMALL_MAX || blocks.last().is_some_and(oversize));
                 match blocks.last_mut() {
                     Some(front)
                         if rest
