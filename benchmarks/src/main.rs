@@ -82,11 +82,25 @@ fn main() -> ExitCode {
 fn measure_all(args: &Args) -> Result<bool> {
     std::fs::create_dir_all(&args.dir)
         .with_context(|| format!("cannot make {}", args.dir.display()))?;
+    warn_if_busy();
     let mut report = Report::new(&args.only);
     load::measure(args, &mut report)?;
     replay::measure(args, &mut report)?;
     tune::measure(args, &mut report)?;
     Ok(report.finish())
+}
+
+/// Says so if other programs will make the wall clocks run long.
+fn warn_if_busy() {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load: f64 = load.split_whitespace().next().and_then(|l| l.parse().ok()).unwrap_or(0.0);
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if load > cores as f64 / 2.0 {
+        report::say(&format!(
+            "note: the machine is busy (load {load} on {cores} cores); figures in seconds will be \
+             too high, ratios and rates per core less so"
+        ));
+    }
 }
 
 /// Writes the snapshot of a simulated training run.
