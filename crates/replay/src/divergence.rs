@@ -46,6 +46,17 @@ pub(crate) fn explain<D: Device>(
     }
 }
 
+/// For an entry that speaks of memory beyond any device; the replay ends there.
+pub(crate) fn absurd(event: usize, entry: &Ev) -> Divergence {
+    Divergence {
+        event,
+        expected: format!("{} of {} bytes at {:#x}", entry.action, entry.size, entry.addr),
+        got: "nothing".to_owned(),
+        why: "no device has such an address or size: the file is damaged or made up".to_owned(),
+        context: Vec::new(),
+    }
+}
+
 fn shown(action: Action, addr: u64, size: u64, stream: u64) -> String {
     let place = if action == Action::Oom { String::new() } else { format!(" at {addr:#x}") };
     format!("{action} of {size} bytes ({}){place} on stream {stream:#x}", Human(size))

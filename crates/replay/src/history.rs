@@ -12,6 +12,16 @@ pub(crate) struct Ev {
     pub(crate) action: Action,
 }
 
+/// Addresses and sizes from here on exist on no device (1 EiB).
+pub(crate) const BEYOND: u64 = 1 << 60;
+
+impl Ev {
+    /// Whether the entry speaks of memory that no device has. The address of a failed request is none.
+    fn is_absurd(&self) -> bool {
+        self.size >= BEYOND || self.addr >= BEYOND && self.action != Action::Oom
+    }
+}
+
 /// The allocator's entries of one device.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
@@ -20,6 +30,8 @@ pub(crate) struct History {
     skipped: Vec<(u32, u32)>,
     /// Stream handles by index.
     pub(crate) streams: Vec<u64>,
+    /// The entry of the file at which the replay ends because no device has such addresses or sizes.
+    pub(crate) absurd: Option<(usize, Ev)>,
     /// Whether the file writes `free_requested` and `free_completed` (some producers leave one out).
     pub(crate) has_requested: bool,
     pub(crate) has_completed: bool,
@@ -47,18 +59,23 @@ impl History {
                 left_out += 1;
                 continue;
             }
+            let entry = Ev {
+                addr: events.addr[i],
+                size: events.size[i],
+                stream: model_index[events.stream[i] as usize],
+                action,
+            };
+            if entry.is_absurd() {
+                history.absurd = Some((i, entry));
+                break;
+            }
             let here = u32::try_from(history.entries.len()).unwrap_or(u32::MAX);
             if history.skipped.last().map_or(0, |s| s.1) != left_out {
                 history.skipped.push((here, left_out));
             }
             history.has_requested |= matches!(action, Action::FreeRequested | Action::Free);
             history.has_completed |= action == Action::FreeCompleted;
-            history.entries.push(Ev {
-                addr: events.addr[i],
-                size: events.size[i],
-                stream: model_index[events.stream[i] as usize],
-                action,
-            });
+            history.entries.push(entry);
         }
         history
     }

@@ -241,7 +241,8 @@ fn setup(
 /// ever held is the strictest limit that allows what succeeded.
 fn infer_capacity(ooms: &[FailedRequest], most_held: u64) -> Option<u64> {
     let full = |oom: &&FailedRequest| oom.device_free > 0 && oom.device_free < oom.segment;
-    let card = ooms.iter().filter(full).map(|oom| oom.reserved + oom.device_free).max();
+    let card =
+        ooms.iter().filter(full).map(|oom| oom.reserved.saturating_add(oom.device_free)).max();
     if ooms.is_empty() { None } else { Some(card.unwrap_or(0).max(most_held)) }
 }
 
@@ -264,14 +265,21 @@ fn finish(
              and what the driver had free then (give the true one with --capacity)"
         ));
     }
-    let first_divergence = mismatch.map(|m| divergence::explain(history, &allocator, &m));
+    let mut first_divergence = mismatch.map(|m| divergence::explain(history, &allocator, &m));
+    let absurd = history.absurd.filter(|_| first_divergence.is_none());
+    if let Some((event, entry)) = absurd {
+        first_divergence = Some(divergence::absurd(event, &entry));
+    }
     let final_difference = match first_divergence {
         Some(_) => Some("the replay did not reach the end".to_owned()),
         None => final_state::difference(device, &allocator, history, pools),
     };
     Recording {
         agreement: agreement(history, exact),
-        impossible: first_divergence.as_ref().and_then(|_| crate::impossible::proof(history)),
+        impossible: match &absurd {
+            Some((event, _)) => Some(format!("event {event} speaks of memory that no device has")),
+            None => first_divergence.as_ref().and_then(|_| crate::impossible::proof(history)),
+        },
         first_divergence,
         final_difference,
         stats: allocator.stats().clone(),

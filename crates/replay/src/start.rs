@@ -11,7 +11,7 @@ use vramwise_model::{BlockState, BlockView, PoolIndex, SegmentView, StreamIndex,
 use vramwise_trace::{self as trace, DeviceTrace};
 use vramwise_types::Action;
 
-use crate::history::{Ev, History};
+use crate::history::{BEYOND, Ev, History};
 
 /// Why no state at the start leads to this history and this end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +79,13 @@ pub(crate) fn rebuild(
     config: &Config,
     pool_ids: &[(u64, u64)],
 ) -> Result<Vec<SegmentView>, Inconsistent> {
+    let beyond = |addr: u64, size: u64| addr >= BEYOND || size >= BEYOND;
+    let absurd = device.segments.iter().any(|s| beyond(s.address, s.total_size))
+        || device.blocks.iter().any(|b| beyond(b.address, b.size));
+    if absurd {
+        let what = "the snapshot has segments that no device has".to_owned();
+        return Err(Inconsistent { at: history.len(), what });
+    }
     let mut rewind = Rewind::at_end(history, device, config, pool_ids);
     for (at, entry) in history.entries.iter().enumerate().rev() {
         rewind.undo(history, entry).map_err(|what| Inconsistent { at, what })?;

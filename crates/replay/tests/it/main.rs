@@ -1,0 +1,9 @@
+//! Replays of real recordings, and of files that no allocator wrote.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+mod hostile;
+mod mid_run;
+mod pools;
+mod verify;
+mod what_if;
