@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
 
-use crate::commands::{completions, explain, man, replay, tune, validate};
+use crate::commands::{completions, explain, inspect, man, replay, tune, validate};
 use crate::style::ColourChoice;
 
 const ABOUT: &str = "See, replay and tune the GPU memory of PyTorch programs, without a GPU";
@@ -12,6 +12,7 @@ const ABOUT: &str = "See, replay and tune the GPU memory of PyTorch programs, wi
 const EXAMPLES: &str = "\
 Examples:
   vramwise validate snapshot.pickle       what is in it, and can it be replayed
+  vramwise inspect snapshot.pickle        who held the memory at its peak
   vramwise replay snapshot.pickle         does the model reproduce it exactly
   vramwise tune snapshot.pickle           the best allocator settings for this program
   vramwise explain train.log              why did it run out of memory, and what would help
@@ -67,6 +68,7 @@ pub(crate) enum Command {
     Validate(validate::Args),
     Replay(replay::Args),
     Tune(tune::Args),
+    Inspect(inspect::Args),
     Explain(explain::Args),
     Completions(completions::Args),
     Man(man::Args),

@@ -2,6 +2,7 @@
 
 pub(crate) mod completions;
 pub(crate) mod explain;
+pub(crate) mod inspect;
 pub(crate) mod man;
 pub(crate) mod replay;
 pub(crate) mod tune;
@@ -18,6 +19,7 @@ pub(crate) fn run(command: Command, context: &Context) -> Result<Status, Failure
         Command::Validate(args) => validate::run(&args, context),
         Command::Replay(args) => replay::run(&args, context),
         Command::Tune(args) => tune::run(&args, context),
+        Command::Inspect(args) => inspect::run(&args, context),
         Command::Explain(args) => explain::run(&args, context),
         Command::Completions(args) => completions::run(&args, context),
         Command::Man(args) => man::run(&args, context),

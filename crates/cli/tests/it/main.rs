@@ -7,6 +7,7 @@
 
 mod explain;
 mod help;
+mod inspect;
 mod replay;
 mod room;
 mod streams;

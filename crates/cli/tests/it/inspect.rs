@@ -1,0 +1,78 @@
+//! `vramwise inspect`: peaks and their holders, and what it refuses.
+
+use std::process::Command;
+
+use insta_cmd::assert_cmd_snapshot;
+
+use crate::room::{Room, repository, vramwise};
+
+const MOE: &str = "testdata/snapshots/moe__default.snapshot.pickle.gz";
+const OOM: &str = "testdata/snapshots/oom_fragmented__default__stacks.snapshot.pickle.gz";
+const MIDRUN: &str = "testdata/snapshots/public/lm-train-midrun.snapshot.pickle.gz";
+
+/// `vramwise inspect ARGS`, run in the root of the repository.
+fn inspect(args: &[&str]) -> Command {
+    let mut command = vramwise(&["inspect"]);
+    command.args(args).current_dir(repository());
+    command
+}
+
+fn json(args: &[&str]) -> serde_json::Value {
+    let output = inspect(args).arg("--json").output().expect("the program runs");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("one JSON document on standard output")
+}
+
+#[test]
+fn inspect_explains_itself() {
+    assert_cmd_snapshot!(vramwise(&["inspect", "--help"]));
+}
+
+#[test]
+fn the_peak_and_the_lines_that_held_it_are_told() {
+    assert_cmd_snapshot!(inspect(&[OOM]));
+}
+
+#[test]
+fn a_recording_without_stacks_is_told_by_size() {
+    assert_cmd_snapshot!(inspect(&[MOE, "--by", "size", "--top", "5"]));
+}
+
+#[test]
+fn a_recording_from_mid_run_says_what_is_not_known() {
+    assert_cmd_snapshot!(inspect(&[MIDRUN, "--top", "6"]));
+}
+
+#[test]
+fn the_json_has_exact_bytes_and_the_moment() {
+    let report = json(&[OOM, "--at", "454", "--by", "stream"]);
+    assert_eq!(report["schema"], 1);
+    let device = &report["devices"][0];
+    assert_eq!(device["evidence"], "replay");
+    assert_eq!(device["peaks"]["allocated"]["bytes"], 5_464_129_536_u64);
+    assert_eq!(device["peaks"]["allocated"]["exact"], true);
+    assert_eq!(device["oom"][0]["event"], 454);
+    let memory = &device["memory"];
+    assert_eq!((&memory["at"], &memory["event"]), (&"event".into(), &454.into()));
+    assert_eq!(memory["groups"][0]["name"], "default stream");
+    assert_eq!(memory["groups"][0]["bytes"], memory["allocated_bytes"]);
+    assert_eq!(device["timeline"].as_array().map(Vec::len), Some(60));
+}
+
+#[test]
+fn what_cannot_be_shown_is_wrong_usage() {
+    for (args, complaint) in [
+        ([OOM, "--at", "489"], "the history has 489 (0 to 488)"),
+        ([OOM, "--device", "3"], "there is no device 3"),
+        ([OOM, "--at", "noon"], "write peak, end or the number of an event"),
+        (["testdata/attacks/code-inside-a-snapshot.pickle", "--at", "end"], "error: "),
+    ] {
+        let output = inspect(&args).output().expect("the program runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {told}");
+        assert!(output.stdout.is_empty() && told.contains(complaint), "{args:?}: {told}");
+    }
+    let room = Room::new("inspect-nothing");
+    room.write("state.json", r#"{"segments": [], "device_traces": [[], []]}"#);
+    assert_cmd_snapshot!(room.vramwise(&["inspect", "state.json"]));
+}
