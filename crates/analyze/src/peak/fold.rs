@@ -19,21 +19,24 @@ const LIBRARIES: [&str; 10] = [
     "peft",
 ];
 
-/// Endings of files that no Python line stands in.
-const NATIVE: [&str; 9] = [".cpp", ".cc", ".c", ".cxx", ".h", ".hpp", ".cu", ".cuh", ".so"];
+/// Endings of files that Python lines stand in; everything else is C++ or nothing.
+const PYTHON: [&str; 4] = [".py", ".pyw", ".pyx", ".ipynb"];
+
+/// Beginnings of names that Python gives to lines typed in by hand.
+const TYPED: [&str; 2] = ["<ipython", "<stdin>"];
 
 /// Whether a frame's file belongs to a framework rather than to the user.
 ///
-/// It does where it has no name or stands for C++ (`??`, `.cpp`, `.h` and so on) or for code without a
-/// file (`<frozen …>`, `<string>`); where a folder is `site-packages` or `dist-packages`; where it lies
-/// directly in Python's own library (`lib/python3.…/`); and where the path begins with the name of a
-/// known library (`torch/…`, `transformers/…`). Cells of notebooks are the user's.
+/// It does where it is no Python file (C++, `??`, `<frozen …>`, `<string>`); where a folder is
+/// `site-packages` or `dist-packages`; where it lies in Python's own library (`lib/python3.…/`); where
+/// the path begins with the name of a known library (`torch/…`, `transformers/…`); and where
+/// torch.compile wrote it (`torchinductor_…/`). Cells of notebooks and lines of a console are the user's.
 pub fn is_framework(filename: &str) -> bool {
-    if filename.is_empty() || filename == "??" || NATIVE.iter().any(|end| filename.ends_with(end)) {
-        return true;
+    if TYPED.iter().any(|start| filename.starts_with(start)) {
+        return false;
     }
-    if filename.starts_with('<') {
-        return !filename.starts_with("<ipython");
+    if !PYTHON.iter().any(|end| filename.ends_with(end)) {
+        return true;
     }
     let mut parts = filename.split(['/', '\\']).peekable();
     if parts.peek().is_some_and(|first| LIBRARIES.contains(first)) && filename.contains('/') {
@@ -43,7 +46,9 @@ pub fn is_framework(filename: &str) -> bool {
     for part in parts {
         let python = part.strip_prefix("python").or_else(|| part.strip_prefix("pypy"));
         let is_version = python.is_some_and(|v| v.starts_with(['2', '3']));
-        if INSTALLED.contains(&part) || is_version && matches!(before, "lib" | "lib64") {
+        let generated = part.starts_with("torchinductor_");
+        if INSTALLED.contains(&part) || generated || is_version && matches!(before, "lib" | "lib64")
+        {
             return true;
         }
         before = part;
@@ -115,6 +120,8 @@ mod tests {
             "??",
             "",
             "VariableType_0.cpp",
+            "thread48.o",
+            "/tmp/torchinductor_root/ab/cab.py",
         ] {
             assert!(is_framework(theirs), "{theirs}");
         }
@@ -125,6 +132,7 @@ mod tests {
             "/app/modules/rope.py",
             "/home/python3/lib/train.py",
             "<ipython-input-3-abc>",
+            "<stdin>",
             "/tmp/ipykernel_7/123.py",
         ] {
             assert!(!is_framework(own), "{own}");

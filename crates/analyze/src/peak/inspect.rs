@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use vramwise_model::stats::Family;
 use vramwise_replay::{Conditions, Recording, VerifyOptions, recorded_config};
-use vramwise_trace::{BlockState, Description, DeviceTrace, Snapshot, StackId, describe};
+use vramwise_trace::{
+    BlockState, Description, DeviceTrace, HistoryFacts, Snapshot, StackId, describe,
+};
 use vramwise_types::Action;
 
 use super::alone::Alone;
@@ -52,7 +54,7 @@ enum Source<'a> {
 }
 
 /// A moment to look at.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
     /// A step of the source's curve.
     Step(usize),
@@ -108,12 +110,11 @@ fn one(
     }
     let clock = Clock::new(snapshot, number, device);
     let (config, mut assumptions) = recorded_config(snapshot.settings.as_ref(), options.version);
-    let empty = description
-        .devices
-        .iter()
-        .find(|d| d.device == number as usize)
-        .is_some_and(|d| d.facts.starts_empty());
-    let verify = VerifyOptions::new(config.clone(), options.version);
+    let facts = description.devices.iter().find(|d| d.device == number as usize).map(|d| &d.facts);
+    let empty = facts.is_some_and(HistoryFacts::starts_empty);
+    let missing_frees = facts.map_or(0, |f| f.live_not_shown + f.double_allocs);
+    let mut verify = VerifyOptions::new(config.clone(), options.version);
+    verify.limit = options.capacity;
     let recording = (events > 0 && empty).then(|| Recording::verify(device, &verify));
     let replayed = recording.as_ref().filter(|r| r.is_exact()).and_then(|recording| {
         let conditions = Conditions::new(config.clone(), options.version);
@@ -132,7 +133,7 @@ fn one(
     };
     match (&evidence, &recording) {
         (Evidence::Replay, Some(recording)) => assumptions.extend(recording.assumptions.clone()),
-        (Evidence::History(_), _) => assumptions.extend(what_history_lacks(empty)),
+        (Evidence::History(_), _) => assumptions.extend(what_history_lacks(empty, missing_frees)),
         _ => assumptions.clear(),
     }
     let ooms: Vec<(usize, u64)> = (0..events)
@@ -166,7 +167,11 @@ fn one(
         Moment::Start => Some(0),
         Moment::End => None,
     };
-    let when = |moment: Moment| clock.when(event_of(moment));
+    let when = |moment: Moment| match options.at {
+        // The event that was asked for, whichever entry of its operation it is.
+        At::Event(event) if moment == chosen => clock.when(Some(event)),
+        _ => clock.when(event_of(moment)),
+    };
     let name = match options.at {
         At::Event(_) => "event",
         At::End => "end",
@@ -174,12 +179,13 @@ fn one(
     };
     let moments = [(name, Some(chosen)), ("out of memory", failed), ("end", Some(Moment::End))];
     let mut by_stack = Namer::new(snapshot, By::Stack, options.frames);
+    let mut seen: Vec<Moment> = Vec::new();
     let mut pinned: Vec<PinnedAt> = Vec::new();
     for (moment, at) in moments {
-        let Some(at) = at else { continue };
+        let Some(at) = at.filter(|at| !seen.contains(at)) else { continue };
+        seen.push(at);
         let pins = pins(state(at), &mut by_stack);
-        let known = pinned.iter().any(|p| p.when.event == event_of(at));
-        if !pins.is_empty() && !known {
+        if !pins.is_empty() {
             pinned.push(PinnedAt { moment, when: when(at), pins });
         }
     }
@@ -234,12 +240,12 @@ fn why_no_replay(recording: Option<&Recording>) -> String {
     }
     match &recording.final_difference {
         Some(difference) => format!("the replay ends in another state: {difference}"),
-        None => "the limit under which requests failed is not known well enough to replay them"
+        None => "the limit under which requests failed is not known well enough to replay them (--capacity)"
             .to_owned(),
     }
 }
 
-fn what_history_lacks(empty: bool) -> Vec<String> {
+fn what_history_lacks(empty: bool, missing_frees: u64) -> Vec<String> {
     let mut notes = Vec::new();
     if !empty {
         notes.push(
@@ -248,6 +254,11 @@ fn what_history_lacks(empty: bool) -> Vec<String> {
              still there"
                 .to_owned(),
         );
+    }
+    if missing_frees > 0 {
+        notes.push(format!(
+            "at least {missing_frees} frees are missing in the history, so that figures may also be too high"
+        ));
     }
     notes.push(
         "allocated and active bytes are lower bounds: a history has requested sizes, which are rounded \

@@ -37,6 +37,8 @@ pub struct Options {
     pub device: Option<u32>,
     /// PyTorch's version, whose rules the replay follows.
     pub version: TorchVersion,
+    /// Bytes that the process was allowed to hold, where the file cannot tell; `None` = not known.
+    pub capacity: Option<u64>,
     /// The moment whose memory is laid out.
     pub at: At,
     /// How the holders are grouped.
@@ -50,7 +52,15 @@ pub struct Options {
 impl Options {
     /// The peak by stack, one frame, 60 columns.
     pub fn new(version: TorchVersion) -> Self {
-        Self { device: None, version, at: At::Peak, by: By::Stack, frames: 1, columns: 60 }
+        Self {
+            device: None,
+            version,
+            capacity: None,
+            at: At::Peak,
+            by: By::Stack,
+            frames: 1,
+            columns: 60,
+        }
     }
 }
 

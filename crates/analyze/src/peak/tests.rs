@@ -75,6 +75,14 @@ fn the_peaks_are_those_that_pytorch_counted() {
 }
 
 #[test]
+fn a_capacity_that_is_told_makes_a_replay_possible() {
+    let limit = counters(UNTOLD_LIMIT)["limit_bytes"].as_u64();
+    let told = of(&read(UNTOLD_LIMIT), |o| o.capacity = limit);
+    assert_eq!(told.evidence, Evidence::Replay);
+    assert_eq!(told.memory.allocated.bytes, told.peaks.expect("peaks").allocated.bytes);
+}
+
+#[test]
 fn the_groups_add_up_to_the_peak_whichever_they_are() {
     for name in replayed() {
         let snapshot = read(name);

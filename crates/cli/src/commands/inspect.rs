@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// The snapshot; - for standard input.
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// Moment to look at: peak (of allocated memory), end, or the number of an event.
+    /// Moment to look at: peak (of allocated memory), end, or after the operation of this event.
     #[arg(long, value_name = "EVENT|peak|end", default_value = "peak", value_parser = moment)]
     at: At,
     /// How the blocks are grouped.
@@ -44,6 +44,9 @@ pub(crate) struct Args {
     /// Frames of the user's own code that tell two stacks apart.
     #[arg(long, value_name = "N", default_value_t = 1)]
     frames: usize,
+    /// Bytes that the process was allowed to hold, such as 40GiB; some replays need to know it.
+    #[arg(long, value_name = "SIZE", value_parser = crate::args::size)]
+    capacity: Option<u64>,
     /// PyTorch version whose allocator is meant, such as 2.8; without it, what the file looks like.
     #[arg(long, value_name = "VERSION")]
     torch: Option<TorchVersion>,
@@ -101,6 +104,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     let version = input::version(args.torch, &snapshot);
     let options = Options {
         device: context.global.device,
+        capacity: args.capacity,
         at: args.at,
         by: args.by.by(),
         frames: args.frames,
