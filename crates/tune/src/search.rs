@@ -35,7 +35,7 @@ pub struct TuneOptions {
 
 impl TuneOptions {
     /// Settings tried unless something else is asked.
-    pub const CANDIDATES: usize = 160;
+    pub const CANDIDATES: usize = 128;
 
     /// A search for that version against those settings.
     pub fn new(version: TorchVersion, baseline: Config) -> Self {

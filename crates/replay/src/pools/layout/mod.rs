@@ -3,6 +3,9 @@
 //! Addresses alone tell the segment of each allocation. What the lookup passed over, and what a release
 //! left, tells which segments cannot be in the same pool.
 
+mod passed_over;
+mod releases;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -25,48 +28,48 @@ const OVERSIZE_WEIGHT: u32 = 20;
 
 /// A segment, or the reservation of an expandable one, over its whole life.
 #[derive(Clone, Debug)]
-pub(super) struct Segment {
-    pub(super) small: bool,
-    pub(super) stream: u32,
-    pub(super) expandable: bool,
-    pub(super) addr: u64,
+pub(in crate::pools) struct Segment {
+    pub(in crate::pools) small: bool,
+    pub(in crate::pools) stream: u32,
+    pub(in crate::pools) expandable: bool,
+    pub(in crate::pools) addr: u64,
     /// End of what was ever mapped.
-    pub(super) end: u64,
-    pub(super) alive: bool,
+    pub(in crate::pools) end: u64,
+    pub(in crate::pools) alive: bool,
     /// Blocks, free or used.
     pieces: u32,
     /// Allocations over its life.
-    pub(super) allocs: u32,
+    pub(in crate::pools) allocs: u32,
     /// Whether one of its blocks was certainly split.
-    pub(super) split: bool,
+    pub(in crate::pools) split: bool,
     /// Its life: entries of the history.
-    pub(super) born: usize,
+    pub(in crate::pools) born: usize,
     died: usize,
 }
 
 /// See the module's description.
 #[derive(Debug, Default)]
-pub(super) struct Layout {
-    pub(super) segments: Vec<Segment>,
+pub(in crate::pools) struct Layout {
+    pub(in crate::pools) segments: Vec<Segment>,
     /// (entry, segment) of every alloc and release.
     of_entry: Vec<(u32, u32)>,
     /// Pairs of segments that are in different pools, lower index first.
-    pub(super) different: FxHashSet<(u32, u32)>,
+    pub(in crate::pools) different: FxHashSet<(u32, u32)>,
     /// Segments that a call released while frees were pending, for which it would have waited had it
     /// covered the default pool (§5.6).
-    pub(super) private: FxHashSet<u32>,
+    pub(in crate::pools) private: FxHashSet<u32>,
     /// What the order of releases says.
-    pub(super) ties: Ties,
+    pub(in crate::pools) ties: Ties,
     /// The segments of each such stretch in order.
-    pub(super) stretches: Vec<Vec<u32>>,
+    pub(in crate::pools) stretches: Vec<Vec<u32>>,
     /// How often one segment was used right after another, lower index first.
-    pub(super) followed: FxHashMap<(u32, u32), u32>,
+    pub(in crate::pools) followed: FxHashMap<(u32, u32), u32>,
     last_used: Option<u32>,
-    pub(super) learnt: Learnt,
+    pub(in crate::pools) learnt: Learnt,
     /// Segments that the malloc to come took back from its own pool, if it was that.
     taken: Vec<u32>,
     /// Segments whose blocks are never split (§3.1 rule 1).
-    pub(super) whole: FxHashSet<u32>,
+    pub(in crate::pools) whole: FxHashSet<u32>,
     /// The segment that a walk failed at because it is one of those.
     unsplit: Option<u32>,
     /// Releases since the last other entry.
@@ -79,20 +82,20 @@ pub(super) struct Layout {
 
 /// What replays showed.
 #[derive(Debug, Default)]
-pub(super) struct Learnt {
-    pub(super) different: FxHashSet<(u32, u32)>,
-    pub(super) same: FxHashSet<(u32, u32)>,
-    pub(super) default: FxHashSet<u32>,
-    pub(super) private: FxHashSet<u32>,
+pub(in crate::pools) struct Learnt {
+    pub(in crate::pools) different: FxHashSet<(u32, u32)>,
+    pub(in crate::pools) same: FxHashSet<(u32, u32)>,
+    pub(in crate::pools) default: FxHashSet<u32>,
+    pub(in crate::pools) private: FxHashSet<u32>,
 }
 
 /// One release entry.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Release {
-    pub(super) segment: u32,
-    pub(super) small: bool,
+pub(in crate::pools) struct Release {
+    pub(in crate::pools) segment: u32,
+    pub(in crate::pools) small: bool,
     /// Order inside one part: ordinary segments by stream, size and address, then unmaps.
-    pub(super) key: (bool, u64, u64, u64),
+    pub(in crate::pools) key: (bool, u64, u64, u64),
 }
 
 #[derive(Debug, Default)]
@@ -116,7 +119,11 @@ impl Layout {
     /// Walks through a history that began with an empty cache; `None` if it fits no allocator.
     /// Segments in `whole` are never split; where the history shows another one that is not, it is added
     /// and the walk begins again.
-    pub(super) fn of(history: &History, setup: &Setup, whole: &mut FxHashSet<u32>) -> Option<Self> {
+    pub(in crate::pools) fn of(
+        history: &History,
+        setup: &Setup,
+        whole: &mut FxHashSet<u32>,
+    ) -> Option<Self> {
         if !setup.start.is_empty() {
             return None;
         }
@@ -197,103 +204,29 @@ impl Layout {
         self.ties.only_whole.extend(open);
     }
 
-    pub(super) fn entries(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+    pub(in crate::pools) fn entries(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.of_entry.iter().copied()
     }
 
-    pub(super) fn is_small(&self, segment: u32) -> bool {
+    pub(in crate::pools) fn is_small(&self, segment: u32) -> bool {
         self.segments[segment as usize].small
     }
 
     /// The segment that held `addr` at an entry of the history.
-    pub(super) fn segment_at(&self, addr: u64, at: usize) -> Option<u32> {
+    pub(in crate::pools) fn segment_at(&self, addr: u64, at: usize) -> Option<u32> {
         let held = |s: &Segment| s.addr <= addr && addr < s.end && s.born <= at && at <= s.died;
         self.segments.iter().position(held).map(narrow)
     }
 
     /// Adds what replays showed.
-    pub(super) fn apply_learnt(&mut self) {
+    pub(in crate::pools) fn apply_learnt(&mut self) {
         self.different.extend(&self.learnt.different);
         self.private.extend(&self.learnt.private);
     }
 
     /// Number of segments.
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::pools) fn count(&self) -> usize {
         self.segments.len()
-    }
-
-    /// Ends a stretch of releases, with the malloc behind it that may have caused it.
-    fn end_stretch(&mut self, cause: Option<&Ev>, config: &Config, setup: &Setup) {
-        if self.open.is_empty() {
-            return;
-        }
-        let released = std::mem::take(&mut self.open);
-        // Garbage collection and oversize releases take a part only (§4.2, §4.4). Anything else returns
-        // all that is free in the pools that it covers. Small segments go only with all others.
-        let held: u64 = released.iter().map(|r| r.key.2).sum::<u64>() + self.state.reserved;
-        let garbage =
-            cause.is_some() && setup.limit.is_some_and(|limit| collects(config, limit, held));
-        let oversize = cause.is_some_and(|x| {
-            let asked = size::segment_size(config, size::round_size(config, x.size));
-            self.refuses || setup.limit.is_some_and(|limit| held.saturating_add(asked) > limit)
-        });
-        let whole = |r: &Release| {
-            let (unmap, size) = (r.key.0, r.key.2);
-            unmap || r.small || !(garbage || oversize && size >= config.max_split_size)
-        };
-        let from = released.iter().position(whole).unwrap_or(released.len());
-        let (part, released) = released.split_at(from);
-        if oversize {
-            // A flush begins with the pool of its request, the default one.
-            self.taken = part.iter().chain(released.first()).map(|r| r.segment).collect();
-        }
-        let kept = self.releasable(config);
-        let pending = self.state.pending.len();
-        self.work +=
-            ((kept.len() + pending) * released.len()) as u64 + (released.len() as u64).pow(2);
-        if self.work > WORK_MAX {
-            return;
-        }
-        for r in released {
-            for k in kept.iter().filter(|k| **k != r.segment) {
-                self.different.insert(pair(r.segment, *k));
-            }
-        }
-        // Pending frees of the pools that a call or a flush covers complete before its releases.
-        if !self.state.pending.is_empty() {
-            self.private.extend(released.iter().map(|r| r.segment));
-        }
-        for r in released {
-            for p in self.state.pending.values().filter(|p| **p != r.segment) {
-                self.different.insert(pair(r.segment, *p));
-            }
-        }
-        stretch::note(released, &mut self.different, &mut self.ties);
-        let mut order: Vec<u32> = released.iter().map(|r| r.segment).collect();
-        order.dedup();
-        self.stretches.push(order);
-    }
-
-    /// Segments of which something could be returned to the device.
-    fn releasable(&mut self, config: &Config) -> Vec<u32> {
-        let mut kept: Vec<u32> = self.state.idle.iter().copied().collect();
-        if self.state.reservations.values().all(Vec::is_empty) {
-            return kept;
-        }
-        self.work += self.state.free.len() as u64;
-        for (&addr, &(size, segment)) in &self.state.free {
-            let s = &self.segments[segment as usize];
-            if !s.expandable || kept.last() == Some(&segment) {
-                continue;
-            }
-            let granule = if s.small { size::SMALL_SEGMENT } else { config.large_segment_size };
-            let offset = addr - s.addr;
-            let first = offset.next_multiple_of(granule);
-            if first + granule <= offset + size {
-                kept.push(segment);
-            }
-        }
-        kept
     }
 
     fn grow(&mut self, i: usize, entry: &Ev, small: bool) -> Option<u32> {
@@ -430,77 +363,6 @@ impl Layout {
         Some(())
     }
 
-    /// Memory in the middle of a free block was handed out: an expandable segment that grew instead of
-    /// splitting the block in front.
-    fn note_unsplit(&mut self, addr: u64) -> Option<()> {
-        let (_, (_, segment)) = self.state.free.range(..addr).next_back()?;
-        let s = &self.segments[*segment as usize];
-        let grown = s.expandable && s.addr <= addr && addr < s.end;
-        if grown && !self.whole.contains(segment) {
-            self.unsplit = Some(*segment);
-        }
-        None
-    }
-
-    /// What the lookup would have taken from the same pool but did not take (§16.3 rule 2).
-    fn note_different(&mut self, entry: &Ev, wanted: u64, config: &Config, grew: Option<u32>) {
-        let small = size::is_small(wanted);
-        let from = (small, entry.stream, wanted, 0);
-        let taken = self.state.free.get(&entry.addr).copied();
-        let (own, until) = match (grew, taken) {
-            (Some(segment), _) => (segment, (small, entry.stream, u64::MAX, u64::MAX)),
-            (None, Some((size, segment))) => (segment, (small, entry.stream, size, entry.addr)),
-            (None, None) => return,
-        };
-        if from > until {
-            return;
-        }
-        let (max, rounding) = (config.max_split_size, config.max_non_split_rounding);
-        let mut pairs = Vec::new();
-        let mut conditional = Vec::new();
-        let mut looked_at = 0;
-        for &(_, _, size, addr) in self.state.order.range(from..until) {
-            let Some(&(_, other)) = self.state.free.get(&addr) else { continue };
-            if other == own {
-                continue;
-            }
-            let refused = (wanted < max && size >= max)
-                || (wanted >= max && size >= wanted.saturating_add(rounding));
-            let expandable = self.segments[other as usize].expandable;
-            let passed_over = match grew {
-                Some(_) => !(refused || expandable && !config.expandable_segments),
-                None => !expandable || self.reach(addr) <= self.reach(entry.addr),
-            };
-            looked_at += 1;
-            if passed_over {
-                // A rest exists only if its segment is split at all.
-                let s = &self.segments[other as usize];
-                if s.split || s.pieces == 1 {
-                    pairs.push(pair(other, own));
-                } else {
-                    conditional.push(pair(other, own));
-                }
-            }
-        }
-        self.work += looked_at;
-        self.different.extend(pairs);
-        self.ties.only_whole.extend(conditional);
-    }
-
-    /// Size of a free block and of the unmapped room behind it.
-    fn reach(&self, addr: u64) -> u64 {
-        let Some(&(size, segment)) = self.state.free.get(&addr) else { return 0 };
-        let s = &self.segments[segment as usize];
-        if !s.expandable {
-            return size;
-        }
-        let end = addr + size;
-        let limit = s.addr.saturating_add(self.state.reservation);
-        let next_free = self.state.free.range(end..).next().map_or(limit, |(a, _)| *a);
-        let next_used = self.state.used.range(end..).next().map_or(limit, |(a, _)| *a);
-        size + next_free.min(next_used).min(limit).saturating_sub(end)
-    }
-
     fn free(&mut self, entry: &Ev, history: &History) -> Option<()> {
         let completes = match entry.action {
             Action::FreeCompleted | Action::Free => true,
@@ -516,38 +378,6 @@ impl Layout {
             let (size, segment) = self.state.used.remove(&entry.addr)?;
             self.segments[segment as usize].pieces -= 1;
             self.add_free(entry.addr, size, segment)?;
-        }
-        Some(())
-    }
-
-    fn release(&mut self, i: usize, entry: &Ev, history: &History) -> Option<()> {
-        let (&addr, &(size, segment)) = self.state.free.range(..=entry.addr).next_back()?;
-        let end = entry.addr.checked_add(entry.size)?;
-        if end > addr + size {
-            return None;
-        }
-        self.take_free(addr);
-        self.state.reserved = self.state.reserved.checked_sub(entry.size)?;
-        let unmap = entry.action == Action::SegmentUnmap;
-        let handle = history.streams[entry.stream as usize];
-        let key = (unmap, handle, entry.size, if unmap { 0 } else { entry.addr });
-        let small = self.is_small(segment);
-        self.open.push(Release { segment, small, key });
-        self.of_entry.push((narrow(i), segment));
-        if addr < entry.addr {
-            self.add_free(addr, entry.addr - addr, segment)?;
-        }
-        if end < addr + size {
-            self.add_free(end, addr + size - end, segment)?;
-        }
-        let s = &mut self.segments[segment as usize];
-        if !unmap || s.pieces == 0 {
-            s.alive = false;
-            s.died = i;
-            let class = (s.small, s.stream);
-            if let Some(live) = self.state.reservations.get_mut(&class) {
-                live.retain(|other| *other != segment);
-            }
         }
         Some(())
     }
@@ -577,10 +407,10 @@ fn causes(history: &History) -> Vec<Option<u32>> {
 }
 
 /// A pair of segments, lower index first.
-pub(super) fn pair(a: u32, b: u32) -> (u32, u32) {
+pub(in crate::pools) fn pair(a: u32, b: u32) -> (u32, u32) {
     (a.min(b), a.max(b))
 }
 
-pub(super) fn narrow(i: usize) -> u32 {
+pub(in crate::pools) fn narrow(i: usize) -> u32 {
     u32::try_from(i).unwrap_or(u32::MAX)
 }
