@@ -14,7 +14,8 @@ use vramwise_types::Action;
 use super::curve::{Column, Curve, Level};
 use super::state::{Piece, State};
 
-/// A history that is walked without a replay.
+/// A history that is walked without a replay. Step `n` of its curve is the moment after the first `n`
+/// events, 0 the beginning.
 pub(super) struct Alone<'a> {
     device: &'a DeviceTrace,
     config: &'a Config,
@@ -95,17 +96,17 @@ impl<'a> Alone<'a> {
         let mut curve = Curve::new(events.len(), columns, walk.level);
         for i in 0..events.len() {
             alone.step(&mut walk, i);
-            curve.see(i, i, walk.level, walk.level);
+            curve.see(i + 1, i, walk.level, walk.level);
         }
         alone.timeline = curve.finish();
         alone.curve = curve;
         alone
     }
 
-    /// The blocks in use after event `at`, and the bytes held then.
-    pub(super) fn state_after(&self, at: usize) -> State {
+    /// The blocks in use after the first `count` events, and the bytes held then.
+    pub(super) fn state_after(&self, count: usize) -> State {
         let mut walk = self.start();
-        for i in 0..self.device.events.len().min(at.saturating_add(1)) {
+        for i in 0..self.device.events.len().min(count) {
             self.step(&mut walk, i);
         }
         let mut blocks: Vec<Piece> =
@@ -211,15 +212,11 @@ impl<'a> Alone<'a> {
                 Action::Alloc => {
                     seen.insert(addr, Seen::AllocatedBy(i));
                 }
-                Action::FreeRequested | Action::Free => {
-                    if seen.insert(addr, Seen::Freed).is_none() {
-                        older(i, BlockState::ActiveAllocated);
-                    }
-                }
-                Action::FreeCompleted => {
-                    if seen.insert(addr, Seen::Freed).is_none() {
-                        let waited = self.requests;
-                        let pending = BlockState::ActivePendingFree;
+                Action::FreeRequested | Action::Free | Action::FreeCompleted => {
+                    let first = seen.insert(addr, Seen::Freed).is_none();
+                    let waited = events.action[i] == Action::FreeCompleted && self.requests;
+                    let pending = BlockState::ActivePendingFree;
+                    if first {
                         older(i, if waited { pending } else { BlockState::ActiveAllocated });
                     }
                 }

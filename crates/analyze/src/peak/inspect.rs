@@ -49,8 +49,8 @@ pub fn inspect(snapshot: &Snapshot, options: &Options) -> Result<Inspection, Ref
 
 /// Where figures come from.
 enum Source<'a> {
-    Replay(Replayed<'a>),
-    Alone(Alone<'a>),
+    Replay(Box<Replayed<'a>>),
+    Alone(Box<Alone<'a>>),
 }
 
 /// A moment to look at.
@@ -75,14 +75,14 @@ impl Source<'_> {
     fn event_of(&self, step: usize) -> usize {
         match self {
             Source::Replay(r) => r.event_of(step),
-            Source::Alone(_) => step,
+            Source::Alone(_) => step.saturating_sub(1),
         }
     }
 
     fn moment_at(&self, event: usize) -> Moment {
         match self {
             Source::Replay(r) => r.op_at(event).map_or(Moment::Start, Moment::Step),
-            Source::Alone(_) => Moment::Step(event),
+            Source::Alone(_) => Moment::Step(event + 1),
         }
     }
 
@@ -128,8 +128,8 @@ fn one(
         Evidence::History(why_no_replay(recording.as_ref()))
     };
     let source = match replayed {
-        Some(replayed) => Source::Replay(replayed),
-        None => Source::Alone(Alone::new(device, &config, options.columns)),
+        Some(replayed) => Source::Replay(Box::new(replayed)),
+        None => Source::Alone(Box::new(Alone::new(device, &config, options.columns))),
     };
     match (&evidence, &recording) {
         (Evidence::Replay, Some(recording)) => assumptions.extend(recording.assumptions.clone()),

@@ -210,6 +210,24 @@ fn what_is_not_there_is_refused() {
 }
 
 #[test]
+fn a_peak_before_the_first_event_of_a_recording_from_mid_run_is_shown_whole() {
+    let entry = |action: &str, addr: u64, size: u64| {
+        format!(r#"{{"action": "{action}", "addr": {addr}, "size": {size}, "stream": 0}}"#)
+    };
+    let (free, done) = (entry("free_requested", 512, 5000), entry("free_completed", 512, 5000));
+    let events = [free, done, entry("alloc", 512, 700)].join(", ");
+    let snapshot = json(&format!(r#"{{"segments": [], "device_traces": [[{events}]]}}"#));
+    let told = of(&snapshot, |_| {});
+    let peaks = told.peaks.expect("peaks");
+    assert_eq!((peaks.allocated.bytes, peaks.requested.bytes), (5120, 5000));
+    assert_eq!(told.memory.allocated, Amount { bytes: 5120, blocks: 1 });
+    assert_eq!(told.memory.before_recording.blocks, 1);
+    let later = of(&snapshot, |o| o.at = At::Event(2)).memory;
+    assert_eq!((later.allocated.bytes, later.requested), (1024, 700));
+    assert_eq!(of(&snapshot, |o| o.at = At::Event(0)).memory.pending.bytes, 5120);
+}
+
+#[test]
 fn absurd_histories_give_an_answer_and_no_panic() {
     let entry = |action: &str, addr: u64, size: u64| {
         format!(r#"{{"action": "{action}", "addr": {addr}, "size": {size}, "stream": 0}}"#)

@@ -23,8 +23,8 @@ Examples:
   vramwise inspect snapshot.pickle --at 5000 --frames 3
       What was there after event 5000, told apart by three lines of the call chain.
 
-Frames of installed packages, of Python itself and of C++ are passed over: a block is put down to the
-innermost line of the user's own code.
+Frames of installed packages, of Python itself and of C++ are passed over: a block is put down
+to the innermost line of the user's own code.
 
 Exit status: 0 the report was written, 2 unreadable input or wrong usage.";
 

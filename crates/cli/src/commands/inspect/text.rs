@@ -216,6 +216,10 @@ fn holders(text: &mut String, device: &Device, context: &Context) {
         ]);
     }
     text.push_str(&table.render(style, context.width()));
+    if !device.has_stacks && matches!(memory.by, "stack" | "module") {
+        let hint = "no stacks were recorded; --by size and --by pool need none";
+        let _ = writeln!(text, "{}", style.dim(hint));
+    }
     let shown = memory.groups.len();
     if memory.groups_total > shown {
         let sum: u64 = memory.groups.iter().map(|g| g.bytes).sum();
