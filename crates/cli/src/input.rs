@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use vramwise_model::settings::{self, Config, SettingsError};
+use vramwise_model::settings::{self, Backend, Config, SettingsError};
 use vramwise_replay::{Recording, VerifyOptions};
 use vramwise_trace::{DeviceTrace, ReadOptions, Snapshot};
 use vramwise_types::TorchVersion;
@@ -110,7 +110,16 @@ pub(crate) fn version(given: Option<TorchVersion>, snapshot: &Snapshot) -> Torch
 
 /// Understands a settings string.
 pub(crate) fn settings(text: &str, version: TorchVersion) -> Result<Config, Failure> {
-    settings::parse(text, version).map(|parsed| parsed.config).map_err(|e| settings_failure(&e))
+    let config = settings::parse(text, version)
+        .map(|parsed| parsed.config)
+        .map_err(|e| settings_failure(&e))?;
+    if config.backend != Backend::Native {
+        return Err(Failure::new(
+            "backend:cudaMallocAsync leaves PyTorch's own allocator out: there is no model of it to replay",
+        )
+        .at(format!("\"{text}\"")));
+    }
+    Ok(config)
 }
 
 /// Understands a settings string that is set in mid-run.

@@ -1,8 +1,9 @@
 //! What each option does to this program, alone.
 
-use vramwise_types::{Human, TorchVersion};
+use vramwise_types::Human;
 
 use crate::candidate::Candidate;
+use crate::search::TuneOptions;
 
 /// The effect of one option by itself, over the values tried.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,19 +34,19 @@ const OPTIONS: [&str; 5] = [
 /// The effect of every option, from candidates that set it and nothing else.
 pub(crate) fn effects(
     candidates: &[Candidate],
-    version: TorchVersion,
-    limited: bool,
+    options: &TuneOptions,
+    largest: u64,
 ) -> Vec<OptionEffect> {
     let Some(default) = candidates.iter().find(|c| c.conf.is_empty()) else { return Vec::new() };
-    OPTIONS.iter().map(|option| effect(option, candidates, default, version, limited)).collect()
+    OPTIONS.iter().map(|option| effect(option, candidates, default, options, largest)).collect()
 }
 
 fn effect(
     option: &'static str,
     candidates: &[Candidate],
     default: &Candidate,
-    version: TorchVersion,
-    limited: bool,
+    options: &TuneOptions,
+    largest: u64,
 ) -> OptionEffect {
     let alone = |c: &&Candidate| {
         c.conf.starts_with(option) && c.conf[option.len()..].starts_with(':') && is_alone(&c.conf)
@@ -59,7 +60,7 @@ fn effect(
     let (best_change, worst_change) =
         (best.map_or(0, |c| change(c)), tried.iter().map(|c| change(c)).max().unwrap_or(0));
     let sentence = match best {
-        None => untried(option, version, limited),
+        None => untried(option, options, largest),
         Some(best) => sentence(option, tried.len(), best, best_change, worst_change),
     };
     OptionEffect {
@@ -81,11 +82,12 @@ fn is_alone(conf: &str) -> bool {
     })
 }
 
-fn untried(option: &str, version: TorchVersion, limited: bool) -> String {
-    if option == "garbage_collection_threshold" && !limited {
+fn untried(option: &str, options: &TuneOptions, largest: u64) -> String {
+    let version = options.version;
+    if option == "garbage_collection_threshold" && options.capacity.is_none() {
         return format!("{option} does nothing without a limit on the process (try --capacity)");
     }
-    if option == "max_split_size_mb" {
+    if option == "max_split_size_mb" && largest < 20 << 20 {
         return format!(
             "{option} can change nothing: no request is larger than its smallest value"
         );

@@ -140,6 +140,20 @@ fn pieces(program: &Program) -> Vec<Piece> {
     found.into_iter().map(piece).collect()
 }
 
+/// An allocation that a piece leaves to the next one.
+#[derive(Clone, Copy)]
+struct Handed {
+    slot: u32,
+    /// Whether it is freed already and only waits for other streams.
+    pending: bool,
+}
+
+impl Handed {
+    fn end(self) -> Op {
+        if self.pending { Op::Complete { slot: self.slot } } else { Op::Free { slot: self.slot } }
+    }
+}
+
 /// The program made of these ranges of operations; allocations of a repeated range get names of their own.
 fn assemble(program: &Program, picked: impl Iterator<Item = (usize, usize)>) -> Program {
     let lives = lives(program);
@@ -150,9 +164,9 @@ fn assemble(program: &Program, picked: impl Iterator<Item = (usize, usize)>) -> 
     };
     let mut names: Vec<u32> = (0..program.slots).collect();
     // what the pieces before left to be freed, oldest first
-    let mut handed: VecDeque<u32> = VecDeque::new();
+    let mut handed: VecDeque<Handed> = VecDeque::new();
     for (start, end) in picked {
-        let mut own: VecDeque<u32> = VecDeque::new();
+        let mut own: VecDeque<Handed> = VecDeque::new();
         let inherited = handed.len();
         let mut taken = 0;
         for i in start..end {
@@ -164,19 +178,26 @@ fn assemble(program: &Program, picked: impl Iterator<Item = (usize, usize)>) -> 
                     *slot = made.slots;
                     made.slots += 1;
                     if life.short && life.to >= end {
-                        own.push_back(*slot);
+                        own.push_back(Handed { slot: *slot, pending: false });
                     }
                 }
                 Op::Free { slot } | Op::FreePending { slot } | Op::Complete { slot } => {
                     let life = lives[*slot as usize];
                     if life.short && life.from < start {
                         // A completion of something handed over is taken for its whole free.
-                        let first = !matches!(program.ops[i], Op::FreePending { .. });
-                        let Some(slot) = handed.pop_front().filter(|_| first) else { continue };
+                        if matches!(program.ops[i], Op::FreePending { .. }) || taken == inherited {
+                            continue;
+                        }
+                        let Some(first) = handed.pop_front() else { continue };
                         taken += 1;
-                        op = Op::Free { slot };
+                        op = first.end();
                     } else {
                         *slot = names[*slot as usize];
+                        if matches!(program.ops[i], Op::FreePending { .. })
+                            && let Some(mine) = own.iter_mut().find(|h| h.slot == *slot)
+                        {
+                            mine.pending = true;
+                        }
                     }
                 }
                 Op::Failed { .. } | Op::Release { .. } => {}
@@ -185,8 +206,8 @@ fn assemble(program: &Program, picked: impl Iterator<Item = (usize, usize)>) -> 
             made.events.push(program.events[i]);
         }
         // what this piece had no use for ends with it
-        for slot in handed.drain(..inherited - taken) {
-            made.ops.push(Op::Free { slot });
+        for left in handed.drain(..(inherited - taken).min(handed.len())) {
+            made.ops.push(left.end());
             made.events.push(program.events[end - 1]);
         }
         handed.append(&mut own);

@@ -76,7 +76,7 @@ pub struct Report {
 }
 
 /// Differences in peak up to this share (1 / n) count as equal: simplicity decides then.
-const INDIFFERENT: u64 = 200;
+const INDIFFERENT: u64 = 100;
 /// Settings whose surroundings are searched in each round.
 const SEEDS: usize = 4;
 /// Settings that get a smallest capacity and more address orders.
@@ -86,6 +86,14 @@ const FINALISTS: usize = 10;
 pub fn tune(cases: &[Case], options: &TuneOptions, progress: &Progress<'_>) -> Report {
     let mut notes = Vec::new();
     let varied = with_variations(cases, options, &mut notes);
+    let (programs, runs) = (cases.len(), varied.len());
+    if runs > programs {
+        notes.push(format!(
+            "every setting was replayed {runs} times: {programs} as recorded and {} variations; peaks are \
+             the worst of them, retries and device calls their sums",
+            runs - programs
+        ));
+    }
     let cases = varied.as_slice();
     let common =
         Common { version: options.version, capacity: options.capacity, total: options.total };
@@ -101,9 +109,10 @@ pub fn tune(cases: &[Case], options: &TuneOptions, progress: &Progress<'_>) -> R
     search.explore(&terrain);
     let peak_live = cases.iter().map(|c| c.program.peak_live_bytes()).max().unwrap_or(0);
     search.look_closer(peak_live);
-    let effects = effects(&search.tried, options.version, options.capacity.is_some());
+    let largest = sizes.last().map_or(0, |(size, _)| *size);
+    let effects = effects(&search.tried, options, largest);
     let candidates = search.tried;
-    finish(candidates, options, peak_live, effects, Load::of(cases), cases.len(), notes)
+    finish(candidates, options, peak_live, effects, Load::of(&varied[..programs]), runs, notes)
 }
 
 fn with_variations(cases: &[Case], options: &TuneOptions, notes: &mut Vec<String>) -> Vec<Case> {
@@ -264,8 +273,8 @@ fn finish(
     Report { baseline, recommended, candidates, peak_live, load, effects, runs, notes }
 }
 
-/// The best setting: of those that fail least, the simplest whose worst peak is within half a per cent of
-/// the lowest; the recorded one where nothing is better than it by more than that.
+/// The best setting: of those that fail least, the simplest whose worst peak is within one per cent of
+/// the lowest and that needs no larger card than now; the recorded one where nothing is better than it by more than that.
 fn recommend(candidates: &[Candidate], options: &TuneOptions) -> usize {
     let Some(fewest) = candidates.iter().map(|c| c.oom_runs).min() else { return 0 };
     if fewest > 0 {
@@ -282,9 +291,12 @@ fn recommend(candidates: &[Candidate], options: &TuneOptions) -> usize {
     {
         return baseline;
     }
+    // A lower peak is no gain where the program then needs a larger card than now.
+    let now = baseline.and_then(|i| candidates[i].smallest_capacity).unwrap_or(u64::MAX);
     let best = (0..candidates.len()).filter(|i| good(&candidates[*i])).min_by_key(|i| {
         let c = &candidates[*i];
-        (c.options(), c.worst_peak(), c.device_calls.total(), *i)
+        let needs_more = c.smallest_capacity.is_some_and(|needs| needs > now);
+        (needs_more, c.options(), c.worst_peak(), c.device_calls.total(), *i)
     });
     best.or(baseline).unwrap_or(0)
 }

@@ -80,7 +80,11 @@ fn conf_at(text: &str) -> Result<ConfAt, String> {
 /// Replays and reports.
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     context.protect([&args.file])?;
+    let inputs = [Some(&args.file), args.addresses.as_ref()];
     let emit = args.emit.as_ref().map(|path| context.destination(path)).transpose()?;
+    if let Some(destination) = &emit {
+        destination.distinct_from(inputs.into_iter().flatten().map(PathBuf::as_path))?;
+    }
     let snapshot = input::read(&args.file)?;
     let (number, device) = input::device(&snapshot, &args.file, context)?;
     let request = request::Request::new(args, &snapshot, device)?;

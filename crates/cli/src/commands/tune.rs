@@ -76,6 +76,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     let files = input::expand(&args.files)?;
     context.protect(&files)?;
     let plot = args.plot.as_ref().map(|path| context.destination(path)).transpose()?;
+    if let Some(destination) = &plot {
+        destination.distinct_from(files.iter().map(PathBuf::as_path))?;
+    }
     if args.candidates == 0 {
         return Err(Failure::new("--candidates is 0: there is nothing to try"));
     }

@@ -95,3 +95,26 @@ fn the_state_at_the_end_can_be_written_and_replayed_again() {
     assert_eq!(again.status.code(), Some(0), "{}", String::from_utf8_lossy(&again.stdout));
     assert_eq!(room.names(), ["after.pickle"], "no temporary file stays");
 }
+
+#[test]
+fn another_allocator_cannot_be_replayed() {
+    let output = replay(&[MOE, "--conf", "backend:cudaMallocAsync"]).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no model of it"));
+}
+
+#[test]
+fn a_change_of_settings_that_did_not_happen_is_a_question() {
+    let report = json(&[MOE, "--conf-at", "20000=max_split_size_mb:128"]);
+    assert!(report["verify"].is_null(), "{}", report["verify"]);
+}
+
+#[test]
+fn an_input_is_never_written_over() {
+    let room = Room::new("emit-over-input");
+    let recording = std::fs::read(repository().join(OOM)).expect("a recording");
+    room.write("in.gz", &recording);
+    let all = ["replay", "in.gz", "--emit", "in.gz", "-f"];
+    assert_eq!(room.vramwise(&all).output().expect("it runs").status.code(), Some(2));
+    assert_eq!(room.read("in.gz"), recording);
+}

@@ -77,3 +77,24 @@ fn a_directory_without_snapshots_is_unreadable_input() {
     room.write("notes.txt", "nothing here");
     assert_cmd_snapshot!(room.vramwise(&["tune", "."]));
 }
+
+#[test]
+fn an_input_is_never_drawn_over() {
+    let room = Room::new("plot-over-input");
+    let recording = std::fs::read(repository().join(LSTM)).expect("a recording");
+    room.write("in.gz", &recording);
+    let all = ["tune", "in.gz", "--plot", "in.gz", "-f", "--candidates", "4"];
+    assert_eq!(room.vramwise(&all).output().expect("it runs").status.code(), Some(2));
+    assert_eq!(room.read("in.gz"), recording);
+}
+
+#[test]
+fn variations_of_programs_with_pools_and_streams_are_replayed() {
+    for name in ["pools2__default", "pools5__expandable", "streams__default", "fuzz00__default"] {
+        let file = format!("testdata/snapshots/{name}.snapshot.pickle.gz");
+        let output =
+            tune(&[&file, "--candidates", "4", "--jitter", "3", "-q"]).output().expect("it runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{name}: {error}");
+    }
+}

@@ -146,7 +146,15 @@ pub(super) fn answer(request: &Request, device: &DeviceTrace) -> Answer {
     if !request.is_what_if() {
         options.changes = request.changes.clone();
     }
-    let (mut recording, another_card) = input::verify(device, &options);
+    let (mut recording, mut another_card) = input::verify(device, &options);
+    if recording.first_divergence.is_some() && !options.changes.is_empty() {
+        // Settings that did not change then: the change is a question, not a fact about the recording.
+        let unchanged = VerifyOptions { changes: Vec::new(), ..options };
+        let (without, _) = input::verify(device, &unchanged);
+        if without.first_divergence.is_none() {
+            (recording, another_card) = (without, true);
+        }
+    }
     let mut assumptions = request.notes.clone();
     assumptions.append(&mut recording.assumptions);
     let asks = request.is_what_if() || another_card;

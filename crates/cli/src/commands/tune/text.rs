@@ -77,17 +77,24 @@ fn recommendation(text: &mut String, options: &TuneOptions, report: &Report, sty
     let baseline = &report.candidates[report.baseline];
     let best = &report.candidates[report.recommended];
     let (bytes, percent) = json::gain(baseline.worst_peak(), best.worst_peak());
+    if best.oom_runs > 0 {
+        nothing_fits(text, options, best, style);
+    }
     if report.recommended == report.baseline {
         let _ = writeln!(
             text,
             "{}  keep what you have ({}): none of {} other settings is better{}",
-            style.bold("recommended"),
+            style.bold(if best.oom_runs > 0 { "nearest" } else { "recommended" }),
             named(&baseline.conf),
             report.candidates.len() - 1,
-            if best.oom_runs > 0 { "" } else { " by more than 0.5 %" }
+            if best.oom_runs > 0 { "" } else { " by more than 1 %" }
         );
     } else {
-        let _ = writeln!(text, "{}", style.bold("recommended"));
+        let _ = writeln!(
+            text,
+            "{}",
+            style.bold(if best.oom_runs > 0 { "nearest" } else { "recommended" })
+        );
         match json::env(&best.conf, version) {
             Some(line) => {
                 let _ = writeln!(text, "\n    {}\n", style.good(&line));
@@ -122,18 +129,18 @@ fn recommendation(text: &mut String, options: &TuneOptions, report: &Report, sty
             failing(baseline),
             failing(best)
         );
-        if best.oom_runs > 0 {
-            let needs = report.candidates.iter().filter_map(|c| c.smallest_capacity).min();
-            let needs = needs.map_or(String::new(), |bytes| {
-                format!("; with the best of them it needs {}", Human(bytes))
-            });
-            let _ = writeln!(
-                text,
-                "  {}",
-                style.bad(&format!("no setting tried keeps this program within it{needs}"))
-            );
-        }
     }
+}
+
+/// Said first: what is recommended then is only the nearest to fitting.
+fn nothing_fits(text: &mut String, options: &TuneOptions, best: &Candidate, style: Style) {
+    let capacity = options.capacity.map_or(String::new(), |bytes| Human(bytes).to_string());
+    let needs = best
+        .smallest_capacity
+        .map_or(String::new(), |bytes| format!("; the nearest needs {}", Human(bytes)));
+    let line =
+        format!("nothing fits {capacity}: no setting tried keeps this program within it{needs}");
+    let _ = writeln!(text, "{}\n", style.bad(&line));
 }
 
 fn figures(text: &mut String, report: &Report, style: Style) {
@@ -143,7 +150,7 @@ fn figures(text: &mut String, report: &Report, style: Style) {
         |c: &Candidate| c.smallest_capacity.map_or("-".to_owned(), |b| Human(b).to_string());
     let _ = writeln!(
         text,
-        "  smallest capacity        {} (now {}), by replays under limits",
+        "  smallest capacity        {} (now {}): it still runs in that, emptying its cache when full",
         smallest(best),
         smallest(baseline)
     );
@@ -252,11 +259,24 @@ fn shown(report: &Report, top: usize) -> Vec<(usize, &Candidate)> {
 fn rest_of_table(text: &mut String, report: &Report, context: &Context, style: Style) {
     let rows = shown(report, context.global.top).len();
     let hidden = report.candidates.len() - rows;
-    let line = format!(
-        "{} hidden: another setting is at least as good in everything (all of them: --json). \
-         largest free, split free: when most was held. ms: device calls on an idle H200.",
-        counted(hidden as u64, "setting")
+    let mut lines = Vec::new();
+    if hidden > 0 {
+        lines.push(format!(
+            "{} hidden: another setting is at least as good in everything (all of them: --json)",
+            counted(hidden as u64, "setting")
+        ));
+    }
+    lines.push(
+        "of live: peak over the most that was in use at one time; smallest: capacity in which it still \
+         runs (-: not looked for); by addresses: the lowest over other orders of the driver's addresses"
+            .to_owned(),
     );
+    lines.push(
+        "largest free, split free: when most was held; ms: device calls on an idle H200; recommended \
+         is the simplest setting within 1 % of the lowest peak"
+            .to_owned(),
+    );
+    let line = lines.join("\n");
     let _ = writeln!(text, "{}", style.dim(&line));
 }
 
