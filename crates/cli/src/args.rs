@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
+use vramwise_types::{ParseVersionError, TorchVersion};
 
 use crate::commands::{completions, explain, inspect, man, replay, tune, validate};
 use crate::style::ColourChoice;
@@ -77,6 +78,26 @@ pub(crate) enum Command {
 /// Reads `40GiB`; for clap.
 pub(crate) fn size(text: &str) -> Result<u64, vramwise_types::ParseSizeError> {
     vramwise_types::parse_size(text)
+}
+
+/// Reads the memory of a card; for clap.
+pub(crate) fn card(text: &str) -> Result<u64, String> {
+    let bytes = vramwise_types::parse_size(text).map_err(|error| error.to_string())?;
+    if bytes < vramwise_types::GIB {
+        return Err("no card has less than 1GiB".to_owned());
+    }
+    Ok(bytes)
+}
+
+/// Reads a PyTorch version that the model covers; for clap.
+pub(crate) fn torch(text: &str) -> Result<TorchVersion, String> {
+    let version: TorchVersion =
+        text.parse().map_err(|error: ParseVersionError| error.to_string())?;
+    if version.major == 2 && version.minor < 30 {
+        Ok(version)
+    } else {
+        Err("the model covers PyTorch 2.0 and later; write it like 2.11".to_owned())
+    }
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", value_parser = crate::args::size)]
     capacity: Option<u64>,
     /// PyTorch version whose allocator is meant, such as 2.8; without it, what the file looks like.
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, value_name = "VERSION", value_parser = crate::args::torch)]
     torch: Option<TorchVersion>,
 }
 

@@ -49,10 +49,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) emit: Option<PathBuf>,
     /// PyTorch version whose allocator is meant, such as 2.8; without it, what the file looks like.
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, value_name = "VERSION", value_parser = crate::args::torch)]
     pub(crate) torch: Option<TorchVersion>,
     /// Memory of the card, such as 80GiB, which decides how expandable segments are reserved.
-    #[arg(long, value_name = "SIZE", value_parser = crate::args::size)]
+    #[arg(long, value_name = "SIZE", value_parser = crate::args::card)]
     pub(crate) total: Option<u64>,
 }
 
