@@ -98,3 +98,11 @@ fn variations_of_programs_with_pools_and_streams_are_replayed() {
         assert!(matches!(output.status.code(), Some(0 | 1)), "{name}: {error}");
     }
 }
+
+#[test]
+fn an_option_that_was_not_tried_is_not_said_to_be_useless() {
+    let file = "testdata/snapshots/oom_fragmented__default.snapshot.pickle.gz";
+    let output = tune(&[file, "--candidates", "2"]).output().expect("the program runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("max_split_size_mb was not tried alone"), "{text}");
+}

@@ -104,6 +104,14 @@ fn the_smallest_capacity_holds_the_program_and_less_does_not() {
 }
 
 #[test]
+fn what_is_recommended_needs_no_larger_card_than_now() {
+    let report = search(&["lstm_varlen__default"], |o| o.candidates = TuneOptions::CANDIDATES);
+    let needs = |i: usize| report.candidates[i].smallest_capacity.expect("it is looked for");
+    assert_ne!(report.recommended, report.baseline);
+    assert!(needs(report.recommended) <= needs(report.baseline));
+}
+
+#[test]
 fn the_same_search_gives_the_same_answer() {
     let shown = |_| {
         let report = search(&["lstm_varlen__default"], |o| {
