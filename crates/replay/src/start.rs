@@ -270,6 +270,9 @@ impl<'a> Rewind<'a> {
     /// A release that is undone: the memory comes back, free.
     fn unrelease(&mut self, entry: &Ev) -> Result<(), String> {
         let Ev { addr, size, stream, action } = *entry;
+        if size == 0 {
+            return Err(format!("0 bytes were released at {addr:#x}"));
+        }
         let end = addr.checked_add(size).ok_or("an impossible range")?;
         if self.home_of(addr).is_some() || self.segments.range(addr..end).next().is_some() {
             return Err(format!("{addr:#x} was released but is still there"));

@@ -71,3 +71,9 @@ fn frees_of_memory_that_was_never_allocated_diverge_at_that_entry() {
     let recording = verify(&made(&entries), None);
     assert!(recording.first_divergence.is_some());
 }
+
+#[test]
+fn the_smallest_histories_that_once_made_it_panic_do_not() {
+    let unmaps = [("segment_unmap", 1 << 20, 512), ("segment_unmap", 0, 0), ("alloc", u64::MAX, 0)];
+    let _ = verify(&made(&unmaps), None);
+}
