@@ -12,19 +12,24 @@
 //! - [`machine`]: the state, without any C in it
 //! - [`runtime`], [`driver`]: the C faces of the CUDA runtime and driver API
 //! - [`blas`], [`collectives`], [`management`], [`profiling`]: what needs meaning of cuBLAS, NCCL, NVML, CUPTI
+//! - [`cudnn`]: cuDNN's descriptors without a device, its sizes from measurements
 //! - [`config`], [`report`]: what `vramwise rehearse` says to it, and what it answers
 //!
 //! Every exported function is called by C code with the contract of the header that declares it: pointers
 //! are valid or null as documented there. That contract is the safety argument of the raw pointer
 //! accesses, which all go through [`abi`].
 #![allow(unsafe_code)]
-#![allow(missing_docs, reason = "exported functions are documented by the public headers that declare them")]
+#![allow(
+    missing_docs,
+    reason = "exported functions are documented by the public headers that declare them"
+)]
 #![allow(unreachable_pub, reason = "everything exported is for C")]
 
 mod abi;
 mod blas;
 mod collectives;
 mod config;
+mod cudnn;
 mod driver;
 mod exports;
 mod machine;
