@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
+use crate::ProfileError;
 use crate::capability;
 use crate::card::Card;
-use crate::ProfileError;
 
 /// Bytes that a context has in use on the card that was measured (H200, after initialisation).
 const MEASURED_CONTEXT: u64 = 552_402_944;
@@ -144,7 +144,8 @@ mod tests {
 
     #[test]
     fn a_context_grows_with_the_card_and_is_the_measured_one_on_the_measured_card() {
-        let context = |name| crate::find(name).and_then(|p| p.card.context_bytes).expect("built in");
+        let context =
+            |name| crate::find(name).and_then(|p| p.card.context_bytes).expect("built in");
         assert_eq!(context("h200"), MEASURED_CONTEXT);
         let near = context("h100").abs_diff(MEASURED_CONTEXT);
         assert!(near <= 2 << 20, "{near}");

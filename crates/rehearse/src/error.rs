@@ -97,7 +97,9 @@ impl RehearsalError {
                 "build it with `cargo build --release -p vramwise-emulator -p vramwise-nvrtc`, or set \
                  VRAMWISE_LIB_DIR to the directory that has it"
             }
-            Self::Occupied(_) => "choose an empty directory, or -f to replace an older rehearsal in it",
+            Self::Occupied(_) => {
+                "choose an empty directory, or -f to replace an older rehearsal in it"
+            }
             Self::Io { .. } => return None,
         })
     }

@@ -125,11 +125,8 @@ pub fn look(path: &Path, torch: &str, limit: Option<u64>) -> Result<Vec<Evidence
 fn ranges(recording: &Recording, conditions: &Conditions) -> Ranges {
     let allocated = peak_of(&recording.stats, Family::AllocatedBytes);
     let reserved = peak_of(&recording.stats, Family::ReservedBytes);
-    let mut ranges = Ranges {
-        allocated: (allocated, allocated),
-        reserved: (reserved, reserved),
-        runs: 1,
-    };
+    let mut ranges =
+        Ranges { allocated: (allocated, allocated), reserved: (reserved, reserved), runs: 1 };
     for (n, order) in (0u64..).zip(ORDERS) {
         let conditions = Conditions { addresses: order, ..conditions.clone() };
         ranges.add(&what_if(&recording.program, &recording.calls, &conditions).stats);
@@ -145,7 +142,8 @@ fn reordered(program: &Program, seed: u64) -> Program {
     let mut random = Random(seed);
     let mut start = 0;
     while start < program.ops.len() {
-        let run = program.ops[start..].iter().take_while(|op| matches!(op, Op::Free { .. })).count();
+        let run =
+            program.ops[start..].iter().take_while(|op| matches!(op, Op::Free { .. })).count();
         for i in (1..run).rev() {
             program.ops.swap(start + i, start + random.below(i + 1));
         }
@@ -183,7 +181,8 @@ mod tests {
     fn only_frees_that_follow_one_another_change_places() {
         let malloc = |slot| Op::Malloc { size: 512, stream: 0, pool: 0, slot };
         let free = |slot| Op::Free { slot };
-        let ops = vec![malloc(0), malloc(1), malloc(2), free(0), free(1), free(2), malloc(3), free(3)];
+        let ops =
+            vec![malloc(0), malloc(1), malloc(2), free(0), free(1), free(2), malloc(3), free(3)];
         let program = Program { ops: ops.clone(), ..Program::default() };
         let mut seen = Vec::new();
         for seed in 0..40 {

@@ -22,7 +22,8 @@ pub(crate) struct Libraries {
 impl Libraries {
     /// Looks beside the program and where packages put libraries.
     pub(crate) fn find() -> Result<Self, RehearsalError> {
-        let mut places: Vec<PathBuf> = std::env::var_os(VARIABLE).map(PathBuf::from).into_iter().collect();
+        let mut places: Vec<PathBuf> =
+            std::env::var_os(VARIABLE).map(PathBuf::from).into_iter().collect();
         let program = std::env::current_exe().and_then(fs::canonicalize).unwrap_or_default();
         if let Some(beside) = program.parent() {
             places.push(beside.to_owned());
@@ -55,7 +56,8 @@ impl Libraries {
                 .map_err(|error| RehearsalError::io("read", &self.nvrtc, error))?;
             let own = format!("libnvrtc.so.{cuda_major}");
             let renamed = replace(&bytes, b"libnvrtc.so.13\0", format!("{own}\0").as_bytes());
-            fs::write(&nvrtc, renamed).map_err(|error| RehearsalError::io("write", &nvrtc, error))?;
+            fs::write(&nvrtc, renamed)
+                .map_err(|error| RehearsalError::io("write", &nvrtc, error))?;
         }
         Ok(vec![directory.join("libcuda.so.1"), nvrtc])
     }

@@ -5,9 +5,7 @@ use std::path::PathBuf;
 use crate::child::Ended;
 use crate::passes::{Rehearsal, Values};
 use crate::python::Torch;
-use crate::reports::{
-    self, DeviceReport, OutOfMemory, Place, TorchReport, ValuesReport, read_all,
-};
+use crate::reports::{self, DeviceReport, OutOfMemory, Place, TorchReport, ValuesReport, read_all};
 use crate::session::{Session, entries};
 
 /// Whether the program fits.
@@ -93,7 +91,13 @@ impl Outcome {
         self.processes.first().and_then(|process| process.snapshot.as_ref())
     }
 
-    /// The sum of a figure over the devices' worst: the device with the highest peak.
+    /// Removes the session's directory.
+    pub fn discard(&self) {
+        // What cannot be removed does no harm.
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+
+    /// The device with the highest peak.
     pub fn worst(&self) -> DeviceUse {
         self.devices.iter().copied().max_by_key(|device| device.device).unwrap_or_default()
     }

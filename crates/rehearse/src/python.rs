@@ -48,10 +48,7 @@ struct Answer {
 }
 
 /// Finds the interpreter of a command and asks it for PyTorch.
-pub(crate) fn torch(
-    command: &[String],
-    given: Option<&Path>,
-) -> Result<Torch, RehearsalError> {
+pub(crate) fn torch(command: &[String], given: Option<&Path>) -> Result<Torch, RehearsalError> {
     let python = match given {
         Some(path) => path.to_owned(),
         None => interpreter(command)?,

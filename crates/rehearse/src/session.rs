@@ -80,7 +80,8 @@ impl Session {
     pub(crate) fn set_aside(&self) -> Result<(), RehearsalError> {
         self.make("pass1")?;
         for (name, path) in entries(&self.directory) {
-            if name.starts_with("device.") || name.starts_with("values.") && name.ends_with(".json") {
+            if name.starts_with("device.") || name.starts_with("values.") && name.ends_with(".json")
+            {
                 let aside = self.path("pass1").join(&name);
                 fs::rename(&path, &aside)
                     .map_err(|error| RehearsalError::io("move", path, error))?;

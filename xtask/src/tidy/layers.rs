@@ -44,11 +44,7 @@ const LAYERS: &[Layer] = &[
     layer(ANALYZE, &[TYPES, TRACE, MODEL, REPLAY], None),
     layer(PROFILE, &[], None),
     layer(REHEARSE, &[TYPES, TRACE, MODEL, REPLAY, ANALYZE, PROFILE], None),
-    layer(
-        "vramwise-cli",
-        &[TYPES, TRACE, MODEL, REPLAY, TUNE, ANALYZE, PROFILE, REHEARSE],
-        None,
-    ),
+    layer("vramwise-cli", &[TYPES, TRACE, MODEL, REPLAY, TUNE, ANALYZE, PROFILE, REHEARSE], None),
     layer(TESTKIT, &[TYPES, MODEL], None),
     layer("vramwise-fuzz", &[TYPES, PICKLE, TRACE, MODEL, REPLAY, ANALYZE, TESTKIT], None),
     layer("vramwise-bench", &[TYPES, PICKLE, TRACE, MODEL, REPLAY, TUNE, TESTKIT], None),
