@@ -1,0 +1,32 @@
+//! Our own entry points, for the bootstrap inside the rehearsed program.
+
+use std::ffi::c_void;
+
+use crate::{abi, machine, report};
+
+/// Version of this interface.
+#[unsafe(no_mangle)]
+extern "C" fn vramwise_emulator_version() -> i32 {
+    1
+}
+
+/// The calling thread's next small copy from device to host gives these bytes (if it has that size).
+#[unsafe(no_mangle)]
+extern "C" fn vramwise_answer_next_copy(bytes: *const c_void, len: usize) {
+    if len <= machine::SMALL_COPY {
+        machine::tell_next(abi::bytes(bytes, len));
+    }
+}
+
+/// Writes `device.<pid>.json` now.
+#[unsafe(no_mangle)]
+extern "C" fn vramwise_write_report() {
+    report::write(&mut machine::lock());
+}
+
+/// Adds a remark to the report: a text that ends with a zero byte.
+#[unsafe(no_mangle)]
+extern "C" fn vramwise_note(text: *const std::ffi::c_char) {
+    let text = abi::text(text);
+    machine::lock().notes.push(text);
+}

@@ -1,0 +1,91 @@
+//! Host address space that stands for device memory: committed only where it is touched.
+
+use std::ffi::c_void;
+
+/// More cards than any machine has.
+pub(crate) const MAX_DEVICES: usize = 16;
+/// Address space of one device, bytes: more than any card has, for fragmentation of addresses.
+pub(crate) const SLICE: u64 = 2 << 40;
+/// Where the first device's addresses begin: below where Linux puts programs (0x5555_…) and libraries (0x7…).
+const BASE: u64 = 0x2000_0000_0000;
+/// Where reservations of virtual memory may be put: rising, as seen on an H200.
+const RESERVATIONS: u64 = 0x1000_0000_0000;
+const RESERVATIONS_END: u64 = BASE;
+
+/// End of a device's addresses.
+pub(crate) fn slice_end(device: usize) -> u64 {
+    BASE + (device as u64 + 1) * SLICE
+}
+
+/// Whether an address is one that this emulator gave for device memory.
+pub(crate) fn is_device_address(addr: u64) -> bool {
+    (RESERVATIONS..BASE + MAX_DEVICES as u64 * SLICE).contains(&addr)
+}
+
+fn map(addr: u64, bytes: u64) -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    let Ok(length) = usize::try_from(bytes) else { return false };
+    // SAFETY: a new anonymous mapping that replaces nothing (MAP_FIXED_NOREPLACE).
+    let at = unsafe {
+        libc::mmap(addr as *mut c_void, length, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+    };
+    if at == libc::MAP_FAILED {
+        return false;
+    }
+    // SAFETY: the range was mapped above and belongs to us. Huge pages would commit 2 MiB for a byte; a
+    // core dump of address space is of no use.
+    unsafe {
+        libc::madvise(at, length, libc::MADV_NOHUGEPAGE);
+        libc::madvise(at, length, libc::MADV_DONTDUMP);
+    }
+    at as u64 == addr
+}
+
+/// Maps the address space of all devices.
+pub(crate) fn map_devices() -> Result<(), String> {
+    if map(BASE, MAX_DEVICES as u64 * SLICE) {
+        return Ok(());
+    }
+    Err(format!(
+        "{} TiB of address space at {BASE:#x} cannot be mapped ({}); strict overcommit \
+         (vm.overcommit_memory=2) or a limit on address space (ulimit -v) forbids it",
+        MAX_DEVICES as u64 * SLICE >> 40,
+        std::io::Error::last_os_error()
+    ))
+}
+
+/// Address space for a reservation at or above `next`; the address, or `None` where there is none.
+pub(crate) fn map_reservation(next: &mut u64, bytes: u64) -> Option<u64> {
+    let step = 32 << 20;
+    let mut at = (*next).max(RESERVATIONS);
+    while at.checked_add(bytes)? <= RESERVATIONS_END {
+        if map(at, bytes) {
+            *next = (at + bytes).next_multiple_of(step);
+            return Some(at);
+        }
+        at += step;
+    }
+    None
+}
+
+/// Drops a reservation's address space.
+pub(crate) fn unmap(addr: u64, bytes: u64) {
+    // SAFETY: the range was mapped by `map_reservation` and its owner is done with it.
+    unsafe { libc::munmap(addr as *mut c_void, bytes as usize) };
+}
+
+/// Gives the committed pages of a device range back: it reads as zeros again.
+pub(crate) fn forget(addr: u64, bytes: u64) {
+    const PAGE: u64 = 4096;
+    let (start, end) = (addr.next_multiple_of(PAGE), (addr + bytes) / PAGE * PAGE);
+    if start < end {
+        // SAFETY: whole pages inside device memory of ours; private anonymous pages become zeros.
+        unsafe { libc::madvise(start as *mut c_void, (end - start) as usize, libc::MADV_DONTNEED) };
+    }
+}
+
+/// Major version of the CUDA runtime that the process has loaded: 12 or 13; 13 where there is none.
+pub(crate) fn loaded_runtime_major() -> u32 {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    if maps.contains("libcudart.so.12") { 12 } else { 13 }
+}

@@ -1,0 +1,193 @@
+//! Values that the program reads back from the device.
+//!
+//! Kernels do nothing, so what a copy to the host finds may be anything. Two passes give the truth where it
+//! can be known: in the first, values are computed on the host beside the program and every small copy is
+//! logged; in the second, which runs undisturbed, the copies are answered from that log in order. The log is
+//! text, a JSON object a line (`{"n": 0, "bytes": 4, "hex": "…"}`), that a user can read and edit.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{self, Mode};
+
+/// Copies up to this size carry real values, bytes.
+pub(crate) const SMALL_COPY: usize = 64 << 10;
+/// How far an answer of the right size is looked for when the program reads something else than logged.
+const WINDOW: usize = 64;
+/// How many differences are described.
+const DETAILS: usize = 20;
+
+#[derive(Deserialize, Serialize)]
+struct Line {
+    n: u64,
+    bytes: usize,
+    hex: String,
+}
+
+thread_local! {
+    /// What the next copy to the host of this thread gives, told by the value layer.
+    static NEXT: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
+}
+
+/// The next small copy to the host by the calling thread gives these bytes.
+pub(crate) fn tell_next(bytes: Vec<u8>) {
+    NEXT.set(Some(bytes));
+}
+
+/// State of the log.
+#[derive(Default)]
+pub(crate) struct Values {
+    mode: Mode,
+    log: Option<BufWriter<File>>,
+    answers: VecDeque<Line>,
+    next: u64,
+    /// Copies answered from the log or by the value layer.
+    pub(crate) answered: u64,
+    /// Copies that gave whatever memory held, or that were too large to be carried.
+    pub(crate) unknown: u64,
+    /// Copies whose size was not the logged one.
+    pub(crate) mismatches: u64,
+    pub(crate) details: Vec<String>,
+}
+
+impl Values {
+    pub(crate) fn new(config: &config::Values, notes: &mut Vec<String>) -> Self {
+        let mut values = Self { mode: config.mode, ..Self::default() };
+        let Some(path) = &config.file else { return values };
+        let said = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+        match config.mode {
+            Mode::Off => {}
+            Mode::Learn => match File::create(path) {
+                Ok(file) => values.log = Some(BufWriter::new(file)),
+                Err(e) => notes.push(said(&e)),
+            },
+            Mode::Answer => match File::open(path) {
+                Ok(file) => {
+                    for (i, line) in BufReader::new(file).lines().enumerate() {
+                        let parsed = line.map_err(|e| e.to_string()).and_then(|text| {
+                            serde_json::from_str(&text).map_err(|e| e.to_string())
+                        });
+                        match parsed {
+                            Ok(line) => values.answers.push_back(line),
+                            Err(e) => notes.push(format!("{}, line {}: {e}", path.display(), i + 1)),
+                        }
+                    }
+                }
+                Err(e) => notes.push(said(&e)),
+            },
+        }
+        values
+    }
+
+    /// A small copy to the host: the bytes that it gives instead of `found`, what memory holds.
+    pub(crate) fn answer(&mut self, found: Vec<u8>) -> Vec<u8> {
+        let told = NEXT.take().filter(|bytes| bytes.len() == found.len());
+        match self.mode {
+            Mode::Off => {
+                self.unknown += 1;
+                told.unwrap_or(found)
+            }
+            Mode::Learn => {
+                let bytes = told.unwrap_or(found);
+                let line = Line { n: self.next, bytes: bytes.len(), hex: encode(&bytes) };
+                self.next += 1;
+                if let (Some(log), Ok(text)) = (&mut self.log, serde_json::to_string(&line)) {
+                    let _ = writeln!(log, "{text}");
+                }
+                self.answered += 1;
+                bytes
+            }
+            Mode::Answer => self.from_log(found),
+        }
+    }
+
+    fn from_log(&mut self, found: Vec<u8>) -> Vec<u8> {
+        let fits = |line: &Line| line.bytes == found.len();
+        let at = self.answers.iter().take(WINDOW).position(fits);
+        if at != Some(0) {
+            self.mismatches += 1;
+            if self.details.len() < DETAILS {
+                let logged = self.answers.front().map_or("nothing more".to_owned(), |l| format!("{} bytes", l.bytes));
+                let read = found.len();
+                self.details.push(format!("read {read} bytes where the log has {logged} (entry {})", self.next));
+            }
+        }
+        let line = at.and_then(|skip| self.answers.drain(..=skip).next_back());
+        match line.and_then(|line| {
+            self.next = line.n + 1;
+            decode(&line.hex)
+        }) {
+            Some(bytes) if bytes.len() == found.len() => {
+                self.answered += 1;
+                bytes
+            }
+            _ => {
+                self.unknown += 1;
+                found
+            }
+        }
+    }
+
+    /// A copy to the host that is too large to be carried.
+    pub(crate) fn large(&mut self, bytes: usize) {
+        self.unknown += 1;
+        if self.details.len() < DETAILS {
+            self.details.push(format!("{bytes} bytes read by the host were not carried"));
+        }
+    }
+
+    /// Writes what is buffered.
+    pub(crate) fn flush(&mut self) {
+        if let Some(log) = &mut self.log {
+            let _ = log.flush();
+        }
+    }
+}
+
+fn encode(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, b| {
+        let _ = write!(text, "{b:02x}");
+        text
+    })
+}
+
+fn decode(hex: &str) -> Option<Vec<u8>> {
+    if !hex.len().is_multiple_of(2) || !hex.is_ascii() {
+        return None;
+    }
+    (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answering(sizes: &[usize]) -> Values {
+        let line = |(n, &bytes): (usize, &usize)| Line { n: n as u64, bytes, hex: format!("{n:02x}").repeat(bytes) };
+        let answers = sizes.iter().enumerate().map(line).collect();
+        Values { mode: Mode::Answer, answers, ..Values::default() }
+    }
+
+    #[test]
+    fn copies_are_answered_in_order() {
+        let mut values = answering(&[4, 1]);
+        assert_eq!(values.answer(vec![9; 4]), [0; 4]);
+        assert_eq!(values.answer(vec![9]), [1]);
+        assert_eq!((values.answered, values.unknown, values.mismatches), (2, 0, 0));
+    }
+
+    #[test]
+    fn a_copy_that_was_not_logged_is_noted_and_the_rest_found_again() {
+        let mut values = answering(&[4, 8, 1]);
+        assert_eq!(values.answer(vec![9; 8]), [1; 8], "the entry of 4 bytes is skipped");
+        assert_eq!(values.answer(vec![9; 2]), [9; 2]);
+        assert_eq!(values.answer(vec![9]), [2]);
+        assert_eq!((values.answered, values.unknown, values.mismatches), (2, 1, 2));
+        assert_eq!(values.details[0], "read 8 bytes where the log has 4 bytes (entry 0)");
+    }
+}
