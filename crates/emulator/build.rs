@@ -62,8 +62,10 @@ fn stubs(defined: &BTreeSet<String>) -> String {
             .collect();
         let last = outs.iter().map(|(i, _)| i + 1).max().unwrap_or(0);
         let args: Vec<String> = (0..last).map(|i| format!("a{i}: usize")).collect();
-        let unused: Vec<String> =
-            (0..last).filter(|i| outs.iter().all(|(o, _)| o != i)).map(|i| format!("a{i}")).collect();
+        let unused: Vec<String> = (0..last)
+            .filter(|i| outs.iter().all(|(o, _)| o != i))
+            .map(|i| format!("a{i}"))
+            .collect();
         let mut body = String::new();
         if !unused.is_empty() {
             let _ = write!(body, "let _ = ({},); ", unused.join(", "));

@@ -80,9 +80,20 @@ macro_rules! exported {
     ($name:ident, product) => {
         #[unsafe(no_mangle)]
         extern "C" fn $name(
-            _handle: usize, _ta: c_int, _tb: c_int, m: c_int, n: c_int, k: c_int,
-            _alpha: *const c_void, _a: *const c_void, lda: c_int, _b: *const c_void, ldb: c_int,
-            _beta: *const c_void, _c: *mut c_void, ldc: c_int,
+            _handle: usize,
+            _ta: c_int,
+            _tb: c_int,
+            m: c_int,
+            n: c_int,
+            k: c_int,
+            _alpha: *const c_void,
+            _a: *const c_void,
+            lda: c_int,
+            _b: *const c_void,
+            ldb: c_int,
+            _beta: *const c_void,
+            _c: *mut c_void,
+            ldc: c_int,
         ) -> i32 {
             multiply(m.into(), n.into(), k.into(), 1, [lda.into(), ldb.into(), ldc.into()])
         }
@@ -90,19 +101,54 @@ macro_rules! exported {
     ($name:ident, strided) => {
         #[unsafe(no_mangle)]
         extern "C" fn $name(
-            _handle: usize, _ta: c_int, _tb: c_int, m: c_int, n: c_int, k: c_int,
-            _alpha: *const c_void, _a: *const c_void, lda: c_int, _sa: i64, _b: *const c_void, ldb: c_int,
-            _sb: i64, _beta: *const c_void, _c: *mut c_void, ldc: c_int, _sc: i64, batch: c_int,
+            _handle: usize,
+            _ta: c_int,
+            _tb: c_int,
+            m: c_int,
+            n: c_int,
+            k: c_int,
+            _alpha: *const c_void,
+            _a: *const c_void,
+            lda: c_int,
+            _sa: i64,
+            _b: *const c_void,
+            ldb: c_int,
+            _sb: i64,
+            _beta: *const c_void,
+            _c: *mut c_void,
+            ldc: c_int,
+            _sc: i64,
+            batch: c_int,
         ) -> i32 {
-            multiply(m.into(), n.into(), k.into(), batch.into(), [lda.into(), ldb.into(), ldc.into()])
+            multiply(
+                m.into(),
+                n.into(),
+                k.into(),
+                batch.into(),
+                [lda.into(), ldb.into(), ldc.into()],
+            )
         }
     };
     ($name:ident, typed) => {
         #[unsafe(no_mangle)]
         extern "C" fn $name(
-            _handle: usize, _ta: c_int, _tb: c_int, m: c_int, n: c_int, k: c_int,
-            _alpha: *const c_void, _a: *const c_void, _at: c_int, lda: c_int, _b: *const c_void, _bt: c_int,
-            ldb: c_int, _beta: *const c_void, _c: *mut c_void, _ct: c_int, ldc: c_int,
+            _handle: usize,
+            _ta: c_int,
+            _tb: c_int,
+            m: c_int,
+            n: c_int,
+            k: c_int,
+            _alpha: *const c_void,
+            _a: *const c_void,
+            _at: c_int,
+            lda: c_int,
+            _b: *const c_void,
+            _bt: c_int,
+            ldb: c_int,
+            _beta: *const c_void,
+            _c: *mut c_void,
+            _ct: c_int,
+            ldc: c_int,
         ) -> i32 {
             multiply(m.into(), n.into(), k.into(), 1, [lda.into(), ldb.into(), ldc.into()])
         }
@@ -110,12 +156,35 @@ macro_rules! exported {
     ($name:ident, typed_strided) => {
         #[unsafe(no_mangle)]
         extern "C" fn $name(
-            _handle: usize, _ta: c_int, _tb: c_int, m: c_int, n: c_int, k: c_int,
-            _alpha: *const c_void, _a: *const c_void, _at: c_int, lda: c_int, _sa: i64, _b: *const c_void,
-            _bt: c_int, ldb: c_int, _sb: i64, _beta: *const c_void, _c: *mut c_void, _ct: c_int, ldc: c_int,
-            _sc: i64, batch: c_int,
+            _handle: usize,
+            _ta: c_int,
+            _tb: c_int,
+            m: c_int,
+            n: c_int,
+            k: c_int,
+            _alpha: *const c_void,
+            _a: *const c_void,
+            _at: c_int,
+            lda: c_int,
+            _sa: i64,
+            _b: *const c_void,
+            _bt: c_int,
+            ldb: c_int,
+            _sb: i64,
+            _beta: *const c_void,
+            _c: *mut c_void,
+            _ct: c_int,
+            ldc: c_int,
+            _sc: i64,
+            batch: c_int,
         ) -> i32 {
-            multiply(m.into(), n.into(), k.into(), batch.into(), [lda.into(), ldb.into(), ldc.into()])
+            multiply(
+                m.into(),
+                n.into(),
+                k.into(),
+                batch.into(),
+                [lda.into(), ldb.into(), ldc.into()],
+            )
         }
     };
 }
@@ -210,8 +279,13 @@ extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     results: *mut c_void,
     count: *mut c_int,
 ) -> i32 {
-    let result =
-        HeuristicResult { algorithm: [0; 8], workspace: 0, status: 0, waves: 1.0, reserved: [0; 4] };
+    let result = HeuristicResult {
+        algorithm: [0; 8],
+        workspace: 0,
+        status: 0,
+        waves: 1.0,
+        reserved: [0; 4],
+    };
     put(results.cast(), result);
     put(count, 1);
     0

@@ -18,7 +18,10 @@
 //! are valid or null as documented there. That contract is the safety argument of the raw pointer
 //! accesses, which all go through [`abi`].
 #![allow(unsafe_code)]
-#![allow(missing_docs, reason = "exported functions are documented by the public headers that declare them")]
+#![allow(
+    missing_docs,
+    reason = "exported functions are documented by the public headers that declare them"
+)]
 #![allow(unreachable_pub, reason = "everything exported is for C")]
 
 mod abi;

@@ -5,7 +5,7 @@ sitecustomize that was there before, and waits for modules to be imported: each 
 code has run. What fails here is noted in the rehearsal's directory and never stops the program.
 """
 
-import importlib
+import importlib.machinery
 import importlib.util
 import json
 import os

@@ -60,6 +60,13 @@ def _address(tensor):
     return tensor.untyped_storage().data_ptr()
 
 
+def _reaches_host(op, out, args):
+    """Whether values came from the device to the host."""
+    if op.name == "aten::copy_":
+        return not args[0].is_cuda
+    return not op.mutable and isinstance(out, torch.Tensor) and out.device.type == "cpu"
+
+
 def _small(tensor):
     floats = tensor.is_floating_point() or tensor.is_complex()
     return tensor.numel() <= (MOST_FLOATS if floats else MOST_INTEGERS)
@@ -125,19 +132,19 @@ class _Device:
 
     def __init__(self):
         try:
-            library = ctypes.CDLL("libcuda.so.1")
-            self._next, self._forget = library.vramwise_next_copy, library.vramwise_forget_copies
-            self._next.argtypes = [ctypes.c_char_p, ctypes.c_ulonglong]
+            self._next = ctypes.CDLL("libcuda.so.1").vramwise_answer_next_copy
+            self._next.argtypes, self._next.restype = [ctypes.c_char_p, ctypes.c_size_t], None
         except (OSError, AttributeError):
-            self._next = self._forget = None
+            self._next = None
 
     def answer(self, copies):
         for raw in copies if self._next else ():
             self._next(raw, len(raw))
 
     def forget(self):
-        if self._forget:
-            self._forget()
+        """What was not asked for answers nothing else: no copy has this size."""
+        if self._next:
+            self._next(b"", 0)
 
 
 class Values(TorchDispatchMode):
@@ -169,8 +176,8 @@ class Values(TorchDispatchMode):
             if counted:
                 self.device.forget()
         outputs = [t for t in _tensors(out if isinstance(out, (list, tuple)) else (out,)) if t.is_cuda]
-        if inputs and (op.reads or not outputs):
-            self._read(op, inputs, out)
+        if inputs and (op.reads or _reaches_host(op, out, args)):
+            self._read(op, inputs)
         if outputs or (inputs and op.mutable):
             self._follow(func, op, args, kwargs, inputs, outputs)
         return out
@@ -199,7 +206,7 @@ class Values(TorchDispatchMode):
         if copies or sure is None and not op.name.startswith("aten::index"):
             self._note(op, sure, "integer")
 
-    def _read(self, op, inputs, out):
+    def _read(self, op, inputs):
         """Counts what the program reads from the device."""
         first = inputs[-1] if op.name == "aten::copy_" else inputs[0]
         sure = self._sure([first])

@@ -86,6 +86,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Calls of the device's libraries that have no meaning there, such as settings of cuBLAS.
+    pub fn unknown_calls(&self) -> Vec<String> {
+        let calls = self.reports.iter().flat_map(|report| report.unknown_calls.clone());
+        let sorted: std::collections::BTreeSet<String> = calls.collect();
+        sorted.into_iter().collect()
+    }
+
     /// The snapshot of the process that took most.
     pub fn snapshot(&self) -> Option<&PathBuf> {
         self.processes.first().and_then(|process| process.snapshot.as_ref())
@@ -280,13 +287,6 @@ fn doubt(rehearsal: &Rehearsal, session: &Session, strict: bool, outcome: &mut O
             "the first pass ended with status {}, see pass1.log: values after that are not known",
             learned.status
         ));
-    }
-    let mut unknown_calls: Vec<String> =
-        outcome.reports.iter().flat_map(|report| report.unknown_calls.clone()).collect();
-    unknown_calls.sort();
-    unknown_calls.dedup();
-    if !unknown_calls.is_empty() {
-        notes.push(format!("calls that did nothing: {}", unknown_calls.join(", ")));
     }
     if outcome.processes.len() > 1 {
         notes.push(format!(

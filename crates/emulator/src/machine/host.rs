@@ -23,7 +23,8 @@ pub(crate) fn is_device_address(addr: u64) -> bool {
 }
 
 fn map(addr: u64, bytes: u64) -> bool {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    let flags =
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
     let Ok(length) = usize::try_from(bytes) else { return false };
     // SAFETY: a new anonymous mapping that replaces nothing (MAP_FIXED_NOREPLACE).
     let at = unsafe {

@@ -17,10 +17,10 @@ use rustc_hash::FxHashMap;
 pub(crate) use capture::CaptureStatus;
 pub(crate) use context::Step;
 pub(crate) use host::{forget, is_device_address};
-pub(crate) use physical::GRANULARITY;
-pub(crate) use properties::uuid;
 pub(crate) use memory::Place;
+pub(crate) use physical::GRANULARITY;
 pub(crate) use physical::HandleInfo;
+pub(crate) use properties::uuid;
 pub(crate) use stream::Stream;
 pub(crate) use values::{SMALL_COPY, Values, tell_next};
 
@@ -173,7 +173,10 @@ impl Machine {
         let mut parts = self.config.cuda.as_deref().unwrap_or("").split('.');
         let major = parts.next().and_then(|p| p.parse::<i32>().ok());
         let minor = parts.next().and_then(|p| p.parse::<i32>().ok()).unwrap_or(0);
-        major.map_or_else(|| i32::try_from(self.cuda_major()).unwrap_or(13) * 1000, |m| m * 1000 + minor * 10)
+        major.map_or_else(
+            || i32::try_from(self.cuda_major()).unwrap_or(13) * 1000,
+            |m| m * 1000 + minor * 10,
+        )
     }
 
     /// `cudaMalloc`: the address, or `None` where the card is full.
@@ -199,7 +202,9 @@ impl Machine {
     pub(crate) fn place_of(&self, addr: u64) -> Option<Place> {
         let found = self.devices.iter().enumerate();
         found
-            .filter_map(|(device, d)| d.memory.range_of(addr).map(|(start, bytes)| Place { device, start, bytes }))
+            .filter_map(|(device, d)| {
+                d.memory.range_of(addr).map(|(start, bytes)| Place { device, start, bytes })
+            })
             .next()
             .or_else(|| self.physical.place_of(addr))
     }

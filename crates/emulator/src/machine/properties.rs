@@ -162,7 +162,8 @@ mod tests {
         let profile: crate::config::Profile = serde_json::from_str(&text).unwrap();
         let config = Config { profile, ..Config::fallback() };
         let total = config.profile.total_bytes.unwrap();
-        let measured = decode(config.profile.device_prop_hex.as_ref().unwrap().of_major(13).unwrap()).unwrap();
+        let measured =
+            decode(config.profile.device_prop_hex.as_ref().unwrap().of_major(13).unwrap()).unwrap();
         let built = build(&config, total, 13, SIZE_13);
         let different: Vec<usize> =
             (0..SIZE_13).filter(|i| !(256..284).contains(i) && built[*i] != measured[*i]).collect();

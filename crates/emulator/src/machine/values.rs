@@ -73,7 +73,9 @@ impl Values {
                         });
                         match parsed {
                             Ok(line) => values.answers.push_back(line),
-                            Err(e) => notes.push(format!("{}, line {}: {e}", path.display(), i + 1)),
+                            Err(e) => {
+                                notes.push(format!("{}, line {}: {e}", path.display(), i + 1))
+                            }
                         }
                     }
                 }
@@ -111,9 +113,15 @@ impl Values {
         if at != Some(0) {
             self.mismatches += 1;
             if self.details.len() < DETAILS {
-                let logged = self.answers.front().map_or("nothing more".to_owned(), |l| format!("{} bytes", l.bytes));
+                let logged = self
+                    .answers
+                    .front()
+                    .map_or("nothing more".to_owned(), |l| format!("{} bytes", l.bytes));
                 let read = found.len();
-                self.details.push(format!("read {read} bytes where the log has {logged} (entry {})", self.next));
+                self.details.push(format!(
+                    "read {read} bytes where the log has {logged} (entry {})",
+                    self.next
+                ));
             }
         }
         let line = at.and_then(|skip| self.answers.drain(..=skip).next_back());
@@ -168,7 +176,11 @@ mod tests {
     use super::*;
 
     fn answering(sizes: &[usize]) -> Values {
-        let line = |(n, &bytes): (usize, &usize)| Line { n: n as u64, bytes, hex: format!("{n:02x}").repeat(bytes) };
+        let line = |(n, &bytes): (usize, &usize)| Line {
+            n: n as u64,
+            bytes,
+            hex: format!("{n:02x}").repeat(bytes),
+        };
         let answers = sizes.iter().enumerate().map(line).collect();
         Values { mode: Mode::Answer, answers, ..Values::default() }
     }

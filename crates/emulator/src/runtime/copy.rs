@@ -39,7 +39,9 @@ pub(crate) fn transfer(to: *mut c_void, from: *const c_void, bytes: usize) {
     machine::lock().work(duration_ns(direction, bytes));
     match direction {
         Direction::OnHost => abi::copy(to, from, bytes),
-        Direction::ToDevice | Direction::OnDevice if bytes <= SMALL_COPY => abi::copy(to, from, bytes),
+        Direction::ToDevice | Direction::OnDevice if bytes <= SMALL_COPY => {
+            abi::copy(to, from, bytes)
+        }
         // What was there is not there any more.
         Direction::ToDevice | Direction::OnDevice => machine::forget(to as u64, bytes as u64),
         Direction::ToHost if bytes <= SMALL_COPY => {
@@ -112,7 +114,8 @@ extern "C" fn cudaMemcpy2DAsync(
         return 0;
     }
     for row in 0..height {
-        let (to, from) = (to.wrapping_byte_add(row * to_pitch), from.wrapping_byte_add(row * from_pitch));
+        let (to, from) =
+            (to.wrapping_byte_add(row * to_pitch), from.wrapping_byte_add(row * from_pitch));
         transfer(to, from, width);
     }
     0

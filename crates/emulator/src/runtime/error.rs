@@ -59,7 +59,10 @@ pub(crate) fn describe(code: i32) -> (&'static CStr, &'static CStr) {
             c"cudaErrorStreamCaptureUnsupported",
             c"operation not permitted when stream is capturing",
         ),
-        901 => (c"cudaErrorStreamCaptureInvalidated", c"operation failed due to a previous error during capture"),
+        901 => (
+            c"cudaErrorStreamCaptureInvalidated",
+            c"operation failed due to a previous error during capture",
+        ),
         _ => (c"cudaErrorUnknown", c"unknown error (emulated device)"),
     }
 }

@@ -156,7 +156,10 @@ extern "C" fn cudaIpcGetMemHandle(handle: *mut IpcHandle, addr: *mut c_void) -> 
     let Some(place) = machine::lock().place_of(addr as u64) else {
         return set_error(Error::InvalidValue);
     };
-    put(handle, IpcHandle { words: [place.start, place.bytes, place.device as u64, 0, 0, 0, 0, 0] });
+    put(
+        handle,
+        IpcHandle { words: [place.start, place.bytes, place.device as u64, 0, 0, 0, 0, 0] },
+    );
     0
 }
 

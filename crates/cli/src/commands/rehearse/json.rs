@@ -41,6 +41,8 @@ pub(super) struct Report {
     pub(super) values: Option<ValuesReport>,
     pub(super) convolutions: ConvolutionsReport,
     pub(super) notes: Vec<String>,
+    /// Library calls that do nothing on the emulated device.
+    unknown_calls: Vec<String>,
     pub(super) snapshot: Option<String>,
     pub(super) directory: String,
 }
@@ -137,6 +139,7 @@ impl Report {
             }),
             convolutions: convolutions(run),
             notes: outcome.notes.clone(),
+            unknown_calls: outcome.unknown_calls(),
             snapshot: outcome.snapshot().map(|path| text(path)),
             directory: text(&outcome.directory),
         }
