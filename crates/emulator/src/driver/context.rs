@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_uint};
 
 use crate::abi::{self, put};
 use crate::machine::{self, Step};
-use crate::runtime::Error;
+use crate::runtime::{self, Error};
 
 /// Handle of a device's primary context.
 const FIRST_CONTEXT: usize = 0x5100_0000_0000;
@@ -93,7 +93,7 @@ extern "C" fn cuDeviceComputeCapability(major: *mut c_int, minor: *mut c_int, _:
 #[unsafe(no_mangle)]
 extern "C" fn cuDeviceGetPCIBusId(to: *mut c_char, len: c_int, device: c_int) -> i32 {
     let index = usize::try_from(device).unwrap_or(0);
-    abi::put_text(to, usize::try_from(len).unwrap_or(0), &format!("0000:{:02X}:00.0", index + 1));
+    abi::put_text(to, usize::try_from(len).unwrap_or(0), &runtime::pci_bus_id(index)[4..]);
     0
 }
 

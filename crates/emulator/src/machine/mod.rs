@@ -20,7 +20,7 @@ pub(crate) use host::{forget, is_device_address};
 pub(crate) use memory::Place;
 pub(crate) use physical::GRANULARITY;
 pub(crate) use physical::HandleInfo;
-pub(crate) use properties::uuid;
+pub(crate) use properties::{pci_address, uuid};
 pub(crate) use stream::Stream;
 pub(crate) use values::{SMALL_COPY, Values, tell_next};
 

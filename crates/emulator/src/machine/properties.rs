@@ -68,16 +68,29 @@ const FIELDS: &[Field] = &[
 /// Bytes of the structure for a CUDA major version.
 pub(crate) fn device_prop(config: &Config, total: u64, index: usize, major: u32) -> Vec<u8> {
     let measured = config.profile.device_prop_hex.as_ref().and_then(|hex| hex.of_major(major));
-    let size = if major == 12 { SIZE_12 } else { SIZE_13 };
-    let mut raw = measured
-        .and_then(decode)
-        .filter(|raw| raw.len() == size)
-        .unwrap_or_else(|| build(config, total, major, size));
-    // The card may be a smaller or another one than the measured, and each of several is another one.
-    const TOTAL_AT: usize = 288;
-    raw[TOTAL_AT..TOTAL_AT + 8].copy_from_slice(&total.to_ne_bytes());
-    raw[256..272].copy_from_slice(&uuid(index));
+    let built = build(config, total, major);
+    let mut raw =
+        measured.and_then(decode).filter(|raw| raw.len() == built.raw.len()).unwrap_or(built.raw);
+    // The card may have another size than the measured one, and each of several is another one.
+    raw[built.total_at..built.total_at + 8].copy_from_slice(&total.to_ne_bytes());
+    raw[UUID_AT..UUID_AT + 16].copy_from_slice(&uuid(index));
+    let (bus, device) = pci_address(index);
+    for (attribute, value) in [(PCI_BUS, bus), (PCI_DEVICE, device), (PCI_DOMAIN, 0)] {
+        if let Some((_, at)) = built.ints.iter().find(|(number, _)| *number == attribute) {
+            raw[*at..*at + 4].copy_from_slice(&i32::to_ne_bytes(value));
+        }
+    }
     raw
+}
+
+const UUID_AT: usize = 256;
+const PCI_BUS: u32 = 33;
+const PCI_DEVICE: u32 = 34;
+const PCI_DOMAIN: u32 = 50;
+
+/// Bus and device number of a card.
+pub(crate) fn pci_address(index: usize) -> (i32, i32) {
+    (i32::try_from(index).unwrap_or(0) + 1, 0)
 }
 
 /// A made-up, but constant and unique identity of a device.
@@ -94,33 +107,53 @@ fn decode(hex: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
-fn build(config: &Config, total: u64, major: u32, size: usize) -> Vec<u8> {
-    let mut raw = vec![0; 256];
-    let name = config.profile.name.as_bytes();
-    let len = name.len().min(255);
-    raw[..len].copy_from_slice(&name[..len]);
-    let mut put = |field: &[u8]| {
-        // C aligns each field to its own size.
-        while !raw.len().is_multiple_of(field.len()) {
-            raw.push(0);
+/// A structure made of attributes, and where some of its fields are.
+struct Built {
+    raw: Vec<u8>,
+    total_at: usize,
+    /// (attribute, offset) of the 32-bit fields.
+    ints: Vec<(u32, usize)>,
+}
+
+impl Built {
+    /// Appends a field; C aligns each to its own size. Its offset.
+    fn put(&mut self, field: &[u8]) -> usize {
+        while !self.raw.len().is_multiple_of(field.len()) {
+            self.raw.push(0);
         }
-        raw.extend_from_slice(field);
-    };
+        let at = self.raw.len();
+        self.raw.extend_from_slice(field);
+        at
+    }
+}
+
+fn build(config: &Config, total: u64, major: u32) -> Built {
+    let mut built = Built { raw: vec![0; UUID_AT], total_at: 0, ints: Vec::new() };
+    let name = config.profile.name.as_bytes();
+    let len = name.len().min(UUID_AT - 1);
+    built.raw[..len].copy_from_slice(&name[..len]);
     for field in FIELDS {
         match field {
-            Ints(numbers) => numbers.iter().for_each(|n| put(&attribute(config, *n).to_ne_bytes())),
-            Old(numbers) if major == 12 => {
-                numbers.iter().for_each(|n| put(&attribute(config, *n).to_ne_bytes()));
+            Old(_) | OldZeros(_) if major != 12 => {}
+            Ints(numbers) | Old(numbers) => {
+                for number in *numbers {
+                    let at = built.put(&attribute(config, *number).to_ne_bytes());
+                    built.ints.push((*number, at));
+                }
             }
-            Long(number) => put(&i64::from(attribute(config, *number)).to_ne_bytes()),
-            Total => put(&total.to_ne_bytes()),
-            Zeros(bytes) => (0..*bytes).for_each(|_| put(&[0])),
-            OldZeros(bytes) if major == 12 => (0..*bytes).for_each(|_| put(&[0])),
-            Old(_) | OldZeros(_) => {}
+            Long(number) => {
+                built.put(&i64::from(attribute(config, *number)).to_ne_bytes());
+            }
+            Total => built.total_at = built.put(&total.to_ne_bytes()),
+            Zeros(bytes) | OldZeros(bytes) => {
+                for _ in 0..*bytes {
+                    built.put(&[0]);
+                }
+            }
         }
     }
-    raw.resize(size, 0);
-    raw
+    built.raw.resize(if major == 12 { SIZE_12 } else { SIZE_13 }, 0);
+    built
 }
 
 /// A device attribute of the profile; what every card of today has where the profile is silent.
@@ -164,7 +197,7 @@ mod tests {
         let total = config.profile.total_bytes.unwrap();
         let measured =
             decode(config.profile.device_prop_hex.as_ref().unwrap().of_major(13).unwrap()).unwrap();
-        let built = build(&config, total, 13, SIZE_13);
+        let built = build(&config, total, 13).raw;
         let different: Vec<usize> =
             (0..SIZE_13).filter(|i| !(256..284).contains(i) && built[*i] != measured[*i]).collect();
         assert!(different.is_empty(), "bytes that differ: {different:?}");
@@ -175,7 +208,7 @@ mod tests {
         let mut config = Config::fallback();
         config.profile.attributes.insert("13".to_owned(), 1_234_567);
         config.profile.attributes.insert("106".to_owned(), 24);
-        let raw = build(&config, 1 << 34, 12, SIZE_12);
+        let raw = build(&config, 1 << 34, 12).raw;
         let int = |at: usize| i32::from_ne_bytes(raw[at..at + 4].try_into().unwrap());
         assert_eq!(int(348), 1_234_567, "clockRate");
         assert_eq!(raw.len(), SIZE_12);

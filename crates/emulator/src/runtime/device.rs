@@ -86,7 +86,8 @@ extern "C" fn cudaMemGetInfo(free: *mut usize, total: *mut usize) -> i32 {
 
 /// PCI address of a device, as text.
 pub(crate) fn pci_bus_id(index: usize) -> String {
-    format!("00000000:{:02X}:00.0", index + 1)
+    let (bus, device) = machine::pci_address(index);
+    format!("00000000:{bus:02X}:{device:02X}.0")
 }
 
 #[unsafe(no_mangle)]

@@ -12,6 +12,7 @@ mod pool;
 mod stream;
 
 pub(crate) use copy::{fill, transfer};
+pub(crate) use device::pci_bus_id;
 pub(crate) use error::Error;
 pub(crate) use launch::{KERNEL_NS, REGISTERS, blocks_per_multiprocessor, launched};
 pub(crate) use memory::{host_alloc, host_free};
