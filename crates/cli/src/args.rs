@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
 use vramwise_types::{ParseVersionError, TorchVersion};
 
-use crate::commands::{completions, explain, inspect, man, replay, tune, validate};
+use crate::commands::{
+    completions, devices, explain, fit, inspect, man, rehearse, replay, tune, validate,
+};
 use crate::style::ColourChoice;
 
 const ABOUT: &str = "See, replay and tune the GPU memory of PyTorch programs, without a GPU";
@@ -17,6 +19,10 @@ Examples:
   vramwise replay snapshot.pickle         does the model reproduce it exactly
   vramwise tune snapshot.pickle           the best allocator settings for this program
   vramwise explain train.log              why did it run out of memory, and what would help
+  vramwise rehearse --gpu rtx4090 -- python train.py
+                                          will it fit on that card; it need not be there
+  vramwise fit --gpu rtx4090 --vary batch=1..512 -- python train.py --batch {batch}
+                                          the largest batch that fits
 
 A snapshot is what torch.cuda.memory._dump_snapshot() writes. Reading one never runs code from it,
 and no command uses the network or needs a GPU.
@@ -71,6 +77,9 @@ pub(crate) enum Command {
     Tune(tune::Args),
     Inspect(inspect::Args),
     Explain(explain::Args),
+    Rehearse(rehearse::Args),
+    Fit(fit::Args),
+    Devices(devices::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -87,6 +96,23 @@ pub(crate) fn card(text: &str) -> Result<u64, String> {
         return Err("no card has less than 1GiB".to_owned());
     }
     Ok(bytes)
+}
+
+/// Reads a time such as `90s`, `10m` or `1h`; for clap.
+pub(crate) fn duration(text: &str) -> Result<std::time::Duration, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let seconds = match unit.trim() {
+        "" | "s" => 1,
+        "m" | "min" => 60,
+        "h" => 3600,
+        _ => 0,
+    };
+    let number = number.parse::<u64>().ok().and_then(|number| number.checked_mul(seconds));
+    match number {
+        Some(seconds) if seconds > 0 => Ok(std::time::Duration::from_secs(seconds)),
+        _ => Err("write a time such as 90s, 10m or 1h".to_owned()),
+    }
 }
 
 /// Reads a PyTorch version that the model covers; for clap.
@@ -108,6 +134,13 @@ mod tests {
     #[test]
     fn the_grammar_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_time_has_a_unit_or_is_in_seconds() {
+        let seconds = |text| duration(text).map(|time| time.as_secs());
+        assert_eq!((seconds("90"), seconds("10m"), seconds("1h")), (Ok(90), Ok(600), Ok(3600)));
+        assert!(seconds("0s").is_err() && seconds("m").is_err() && seconds("3 weeks").is_err());
     }
 
     #[test]

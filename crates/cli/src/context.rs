@@ -110,6 +110,13 @@ impl Context {
         }
     }
 
+    /// A line of progress; `-q` drops it.
+    pub(crate) fn say_trial(&self, text: &str) {
+        if !self.global.quiet {
+            self.say(text);
+        }
+    }
+
     /// A progress bar for work of `total` steps.
     pub(crate) fn progress(&self, doing: &str, total: u64) -> Progress {
         Progress::new(doing, total, !self.global.quiet && io::stderr().is_terminal())

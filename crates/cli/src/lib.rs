@@ -10,6 +10,7 @@
 //! | 0 | fine |
 //! | 1 | a finding, such as a divergence or a program that does not fit |
 //! | 2 | wrong usage, or input that cannot be read |
+//! | other | `rehearse` passes on the status of a program that failed by itself |
 
 #![forbid(unsafe_code)]
 
@@ -31,7 +32,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::args::Cli;
+use crate::args::{Cli, Command};
 use crate::context::Context;
 use crate::style::Style;
 
@@ -42,11 +43,13 @@ pub(crate) enum Status {
     Fine,
     /// Something that a script should stop at.
     Finding,
+    /// A program that was run failed by itself, with this status.
+    Child(u8),
 }
 
 /// Runs the command line `args` (the first of which is the program's name).
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(args) {
+    let mut cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(usage) => {
             // Help and version are no errors; clap sends them to standard output itself. Where that
@@ -56,9 +59,14 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let colour = cli.global.colour;
+    if let Command::Rehearse(args) = &mut cli.command {
+        // A rehearsal leaves more than a report: there, -o names a directory.
+        args.directory = cli.global.output.take();
+    }
     match Context::new(cli.global).and_then(|context| commands::run(cli.command, &context)) {
         Ok(Status::Fine) => ExitCode::SUCCESS,
         Ok(Status::Finding) => ExitCode::from(1),
+        Ok(Status::Child(status)) => ExitCode::from(status),
         Err(failure) => {
             let style = Style::new(colour, io::stderr().is_terminal());
             // A closed standard error leaves only the status to tell it.

@@ -29,6 +29,8 @@ const MODEL: &str = "vramwise-model";
 const REPLAY: &str = "vramwise-replay";
 const TUNE: &str = "vramwise-tune";
 const ANALYZE: &str = "vramwise-analyze";
+const PROFILE: &str = "vramwise-profile";
+const REHEARSE: &str = "vramwise-rehearse";
 const TESTKIT: &str = "vramwise-testkit";
 const WORKSPACES: &str = "vramwise-workspaces";
 
@@ -43,7 +45,9 @@ const LAYERS: &[Layer] = &[
     layer(REPLAY, &[TYPES, TRACE, MODEL], None),
     layer(TUNE, &[TYPES, TRACE, MODEL, REPLAY], None),
     layer(ANALYZE, &[TYPES, TRACE, MODEL, REPLAY], None),
-    layer("vramwise-cli", &[TYPES, TRACE, MODEL, REPLAY, TUNE, ANALYZE], None),
+    layer(PROFILE, &[], None),
+    layer(REHEARSE, &[TYPES, TRACE, MODEL, REPLAY, ANALYZE, PROFILE], None),
+    layer("vramwise-cli", &[TYPES, TRACE, MODEL, REPLAY, TUNE, ANALYZE, PROFILE, REHEARSE], None),
     layer(TESTKIT, &[TYPES, MODEL], None),
     layer("vramwise-fuzz", &[TYPES, PICKLE, TRACE, MODEL, REPLAY, ANALYZE, TESTKIT], None),
     layer("vramwise-bench", &[TYPES, PICKLE, TRACE, MODEL, REPLAY, TUNE, TESTKIT], None),

@@ -1,0 +1,202 @@
+//! `vramwise fit --vary NAME=LOW..HIGH -- COMMAND`.
+
+mod report;
+
+use std::io::IsTerminal as _;
+
+use vramwise_rehearse::largest::{self, Found, Trial};
+use vramwise_rehearse::{Outcome, Rehearsal, Streams, Verdict};
+
+use crate::Status;
+use crate::commands::devices;
+use crate::commands::rehearse::failure;
+use crate::commands::rehearse::surroundings::Surroundings;
+use crate::context::Context;
+use crate::failure::Failure;
+
+const EXAMPLES: &str = "\
+Examples:
+  vramwise fit --gpu rtx4090 --vary batch=1..512 -- python train.py --batch {batch}
+      The largest batch that fits on that card: tried, and the next one tried not to fit.
+  vramwise fit --gpu rtx3090,a100,h200 --vary seq=128..8192 --steps 2 -- python train.py --seq {seq}
+      For several cards, two optimizer steps each time.
+  vramwise fit --gpu t4 --conf '' --conf expandable_segments:True --vary batch=1..64 \\
+      -- python train.py --batch {batch}
+      Under several allocator settings; '' are the defaults.
+
+Each trial is a rehearsal (see vramwise rehearse --help). Whatever is smaller than a value that fits is
+supposed to fit. A trial in which the program runs out of memory, even if it goes on by itself, does not fit.
+
+Exit status: 0 a value was found everywhere, 1 somewhere not even the lowest fits, 2 wrong usage or a
+program that fails for another reason.";
+
+/// Find the largest batch, sequence or other number with which a program fits.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The cards, separated by commas: names of `vramwise devices`, or paths of profiles.
+    #[arg(long, value_name = "PROFILE", default_value = "h200", value_delimiter = ',')]
+    gpu: Vec<String>,
+    /// What to vary and between which numbers; {NAME} in the command is replaced.
+    #[arg(long, value_name = "NAME=LOW..HIGH", value_parser = vary)]
+    vary: Vary,
+    /// Allocator settings; several may be given, each is tried.
+    #[arg(long, value_name = "SETTINGS")]
+    conf: Vec<String>,
+    #[command(flatten)]
+    surroundings: Surroundings,
+    /// The program and its arguments, with {NAME} where the number goes.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// What is varied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Vary {
+    name: String,
+    lowest: u64,
+    highest: u64,
+}
+
+fn vary(text: &str) -> Result<Vary, String> {
+    let parsed = text.split_once('=').and_then(|(name, range)| {
+        let (lowest, highest) = range.split_once("..")?;
+        let number = |text: &str| text.trim().trim_start_matches('=').replace('_', "").parse().ok();
+        let (lowest, highest) = (number(lowest)?, number(highest)?);
+        let name = name.trim().to_owned();
+        (!name.is_empty() && lowest <= highest).then_some(Vary { name, lowest, highest })
+    });
+    parsed.ok_or_else(|| "write a name and a range, such as batch=1..512".to_owned())
+}
+
+impl Vary {
+    /// The command with a number put in.
+    fn put(&self, command: &[String], value: u64) -> Vec<String> {
+        let place = format!("{{{}}}", self.name);
+        command.iter().map(|word| word.replace(&place, &value.to_string())).collect()
+    }
+}
+
+/// One card under one setting.
+struct Row {
+    rehearsal: Rehearsal,
+    found: Found,
+    /// The trial of the largest value that fits.
+    best: Option<Seen>,
+}
+
+/// What is kept of a trial's outcome.
+struct Seen {
+    allocated: u64,
+    reserved: u64,
+    device: u64,
+    total: u64,
+    uncertain: Vec<String>,
+}
+
+/// Searches and reports.
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
+    let place = format!("{{{}}}", args.vary.name);
+    if !args.command.iter().any(|word| word.contains(&place)) {
+        return Err(Failure::new(format!("{place} is nowhere in the command"))
+            .hint(format!("write it where the number goes, such as --batch {place}")));
+    }
+    let confs: Vec<Option<String>> = match args.conf.as_slice() {
+        [] => vec![None],
+        confs => confs.iter().cloned().map(Some).collect(),
+    };
+    let mut rows = Vec::new();
+    for gpu in &args.gpu {
+        let profile = devices::profile(gpu)?;
+        for conf in &confs {
+            let mut rehearsal = Rehearsal::new(args.command.clone(), profile.clone());
+            args.surroundings.apply(&mut rehearsal)?;
+            rehearsal.conf.clone_from(conf);
+            rehearsal.streams = Streams::Hidden;
+            rows.push(search(rehearsal, &args.vary, context)?);
+        }
+    }
+    let report = report::Report::new(&args.vary, &args.command, &rows);
+    if context.global.json {
+        context.report_json(&report)?;
+    } else {
+        context.report(&report.render(context))?;
+    }
+    let found = rows.iter().all(|row| row.found.largest.is_some());
+    Ok(if found { Status::Fine } else { Status::Finding })
+}
+
+fn search(rehearsal: Rehearsal, vary: &Vary, context: &Context) -> Result<Row, Failure> {
+    let mut best = None;
+    let capacity = rehearsal.total_bytes();
+    let found = largest::search(vary.lowest, vary.highest, capacity, |value| {
+        let mut trial = rehearsal.clone();
+        trial.command = vary.put(&rehearsal.command, value);
+        let outcome = trial.run().map_err(|error| failure(&error))?;
+        let checked = check(&outcome, &trial.command);
+        outcome.discard();
+        checked?;
+        let worst = outcome.worst();
+        let fits = outcome.verdict == Verdict::Fits && outcome.oom.is_none();
+        let peak = worst.device;
+        say(context, &rehearsal, &format!("{} {value}", vary.name), fits, peak);
+        if fits {
+            best = Some(Seen {
+                allocated: worst.allocated,
+                reserved: worst.reserved,
+                device: peak,
+                total: worst.total,
+                uncertain: outcome.uncertain.clone(),
+            });
+        }
+        Ok(Trial { value, fits, peak })
+    })?;
+    Ok(Row { rehearsal, found, best })
+}
+
+/// A program that fails for another reason than memory says nothing about memory.
+fn check(outcome: &Outcome, command: &[String]) -> Result<(), Failure> {
+    if outcome.ended.interrupted {
+        return Err(Failure::new("the search was interrupted"));
+    }
+    if outcome.verdict != Verdict::Unknown {
+        return Ok(());
+    }
+    let log = std::fs::read_to_string(outcome.directory.join("pass2.log")).unwrap_or_default();
+    let last: Vec<&str> = log.trim_end().lines().rev().take(3).collect();
+    let said: Vec<&str> = last.into_iter().rev().collect();
+    let how = if outcome.ended.timed_out {
+        "was ended at its time limit".to_owned()
+    } else {
+        format!("ended with status {}", outcome.ended.status)
+    };
+    Err(Failure::new(format!("the program {how}, and not for want of memory"))
+        .at(command.join(" "))
+        .hint(format!("it said: {}", said.join(" / "))))
+}
+
+/// One line a trial, where somebody is looking.
+fn say(context: &Context, rehearsal: &Rehearsal, what: &str, fits: bool, peak: u64) {
+    if context.global.verbose > 0 || std::io::stderr().is_terminal() {
+        let peak = vramwise_types::Human(peak);
+        let how = if fits { "fits" } else { "does not fit" };
+        context.say_trial(&format!("{}: {what} {how} ({peak})", rehearsal.profile.card.id));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_varied_has_a_name_and_a_range() {
+        let batch = Vary { name: "batch".to_owned(), lowest: 1, highest: 512 };
+        assert_eq!(vary("batch=1..512"), Ok(batch.clone()));
+        assert_eq!(vary("batch=1..=512"), Ok(batch.clone()));
+        for wrong in ["batch", "=1..2", "batch=2..1", "batch=1-2", "batch=a..b"] {
+            assert!(vary(wrong).is_err(), "{wrong}");
+        }
+        let command = ["train.py".to_owned(), "--batch={batch}".to_owned(), "{seq}".to_owned()];
+        assert_eq!(batch.put(&command, 7), ["train.py", "--batch=7", "{seq}"]);
+    }
+}

@@ -1,0 +1,136 @@
+//! The report of `vramwise rehearse` for people.
+
+use std::fmt::Write as _;
+
+use vramwise_types::Human;
+
+use super::json::Report;
+use crate::context::Context;
+use crate::style::Style;
+use crate::table::{Column, Table};
+use crate::text::{counted, grouped, printable};
+
+pub(super) fn render(report: &Report, context: &Context) -> String {
+    let style = context.style();
+    let mut text = format!(
+        "{}, PyTorch {}, {}\n",
+        style.bold(&printable(&report.gpu)),
+        report.torch,
+        if report.gpus == 1 { "emulated".to_owned() } else { format!("{} emulated", report.gpus) }
+    );
+    verdict(&mut text, report, style);
+    figures(&mut text, report, context);
+    holders(&mut text, report, context);
+    certainty(&mut text, report, style);
+    list(&mut text, "notes", &report.notes, style);
+    match &report.snapshot {
+        Some(path) => {
+            let _ = writeln!(text, "\nsnapshot  {}", printable(path));
+        }
+        None => {
+            let _ = writeln!(text, "\nkept in  {}", printable(&report.directory));
+        }
+    }
+    text
+}
+
+fn verdict(text: &mut String, report: &Report, style: Style) {
+    let (total, peak) = (Human(report.total_bytes), Human(report.peak_device_bytes));
+    let _ = match report.fits {
+        Some(true) => writeln!(
+            text,
+            "{}: {peak} of {total}, {} to spare",
+            style.good("fits"),
+            Human(report.headroom_bytes)
+        ),
+        Some(false) => match &report.oom {
+            Some(oom) => writeln!(
+                text,
+                "{}: {} were asked for while {} were in use and {} free",
+                style.bad("does not fit"),
+                Human(oom.tried_bytes),
+                Human(oom.total_bytes.saturating_sub(oom.free_bytes)),
+                Human(oom.free_bytes)
+            ),
+            None => writeln!(text, "{}", style.bad("does not fit")),
+        },
+        None => {
+            let how = if report.timed_out {
+                "the program was ended at its time limit".to_owned()
+            } else {
+                format!("the program ended with status {}", report.exit_status)
+            };
+            writeln!(
+                text,
+                "{}: {how}; until then it had taken {peak} of {total}",
+                style.warn("not known")
+            )
+        }
+    };
+}
+
+fn figures(text: &mut String, report: &Report, context: &Context) {
+    let mut table = Table::new([
+        Column::left("peak"),
+        Column::right(""),
+        Column::right("bytes"),
+        Column::left("by other addresses"),
+    ]);
+    let mut row = |name: &str, bytes: u64, range: Option<(u64, u64)>| {
+        let range = range
+            .filter(|(low, high)| low != high)
+            .map_or(String::new(), |(low, high)| format!("{} to {}", grouped(low), grouped(high)));
+        table.row([
+            format!("  {name}").into(),
+            Human(bytes).to_string().into(),
+            grouped(bytes).into(),
+            range.into(),
+        ]);
+    };
+    row("allocated", report.peak_allocated_bytes, report.peak_allocated_bytes_range);
+    row("reserved", report.peak_reserved_bytes, report.peak_reserved_bytes_range);
+    row("on the device", report.peak_device_bytes, None);
+    row("context in that", report.context_bytes, None);
+    text.push('\n');
+    text.push_str(&table.render(context.style(), context.width()));
+}
+
+fn holders(text: &mut String, report: &Report, context: &Context) {
+    if report.holders.is_empty() {
+        return;
+    }
+    let mut table =
+        Table::new([Column::wrapped("held at the peak by"), Column::right(""), Column::right("")]);
+    for holder in &report.holders {
+        table.row([
+            format!("  {}", holder.place).into(),
+            Human(holder.bytes).to_string().into(),
+            counted(holder.blocks, "block").into(),
+        ]);
+    }
+    text.push('\n');
+    text.push_str(&table.render(context.style(), context.width()));
+}
+
+fn certainty(text: &mut String, report: &Report, style: Style) {
+    if report.exact {
+        let _ = writeln!(
+            text,
+            "\n{}: every size is PyTorch's own, every workspace was measured, and no figure depends on the \
+             driver's addresses",
+            style.good("exact")
+        );
+    } else {
+        list(text, "how sure", &report.uncertain, style);
+    }
+}
+
+fn list(text: &mut String, title: &str, lines: &[String], style: Style) {
+    if lines.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\n{}", style.bold(title));
+    for line in lines {
+        let _ = writeln!(text, "  - {}", printable(line));
+    }
+}

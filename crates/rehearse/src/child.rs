@@ -1,0 +1,158 @@
+//! Running the program: its streams, its signals, its end.
+
+use std::fs::File;
+use std::io::{self, IsTerminal as _};
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Where what the program prints goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streams {
+    /// Where this program's own output goes.
+    Through,
+    /// Both to this program's standard error.
+    ToStderr,
+    /// Into a file of the session.
+    Hidden,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Its exit status; 128 + the signal's number where a signal ended it, as shells have it.
+    pub status: u8,
+    /// Whether it was ended at its time limit.
+    pub timed_out: bool,
+    /// Whether this process was asked to stop while it ran.
+    pub interrupted: bool,
+    /// Seconds that it ran, in milliseconds.
+    pub milliseconds: u64,
+}
+
+/// Between asking a program to end and ending it.
+const GRACE: Duration = Duration::from_secs(20);
+const TICK: Duration = Duration::from_millis(10);
+
+/// Starts the command, hands signals on to it and waits.
+pub(crate) fn run(
+    mut command: Command,
+    streams: Streams,
+    log: Option<File>,
+    limit: Option<Duration>,
+) -> io::Result<Ended> {
+    match (streams, log) {
+        (Streams::Through, _) => {}
+        (Streams::Hidden, Some(log)) => {
+            command.stdout(log.try_clone()?).stderr(log);
+        }
+        (Streams::ToStderr | Streams::Hidden, _) => {
+            command.stdout(stderr()?);
+        }
+    }
+    let mut signals = Signals::new()?;
+    // What a terminal sends goes to the whole group of processes, the program among them; told twice, it
+    // would be interrupted while it writes what it recorded.
+    let at_terminal = io::stdin().is_terminal() || io::stderr().is_terminal();
+    let started = Instant::now();
+    let mut child = command.spawn()?;
+    let mut asked: Option<Instant> = None;
+    let (mut timed_out, mut interrupted) = (false, false);
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        for signal in signals.pending() {
+            interrupted |= ENDING.contains(&signal);
+            if !(at_terminal && FROM_TERMINAL.contains(&signal)) {
+                hand_on(child.id(), signal);
+            }
+        }
+        if asked.is_none() && limit.is_some_and(|limit| started.elapsed() >= limit) {
+            timed_out = true;
+            asked = Some(Instant::now());
+            hand_on(child.id(), TERMINATE);
+        }
+        if asked.is_some_and(|asked| asked.elapsed() >= GRACE) {
+            child.kill()?;
+        }
+        thread::sleep(TICK);
+    };
+    let milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Ok(Ended { status: code(status), timed_out, interrupted, milliseconds })
+}
+
+#[cfg(unix)]
+fn stderr() -> io::Result<Stdio> {
+    use std::os::fd::AsFd as _;
+    Ok(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?))
+}
+
+#[cfg(not(unix))]
+fn stderr() -> io::Result<Stdio> {
+    Ok(Stdio::inherit())
+}
+
+#[cfg(unix)]
+fn code(status: ExitStatus) -> u8 {
+    use std::os::unix::process::ExitStatusExt as _;
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(255)
+}
+
+#[cfg(not(unix))]
+fn code(status: ExitStatus) -> u8 {
+    status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(255)
+}
+
+/// Asks a program to end; the numbers of these signals are the same on every Unix.
+const TERMINATE: i32 = 15;
+/// Interrupt, quit: keys of a terminal.
+const FROM_TERMINAL: [i32; 2] = [2, 3];
+/// Signals after which nothing more is to be started: hang-up, interrupt, quit, terminate.
+const ENDING: [i32; 4] = [1, 2, 3, 15];
+
+/// The signals that are handed on.
+#[cfg(unix)]
+struct Signals(signal_hook::iterator::Signals);
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> io::Result<Self> {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+        let all = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
+        Ok(Self(signal_hook::iterator::Signals::new(all)?))
+    }
+
+    fn pending(&mut self) -> Vec<i32> {
+        self.0.pending().collect()
+    }
+}
+
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    fn pending(&mut self) -> Vec<i32> {
+        Vec::new()
+    }
+}
+
+#[cfg(unix)]
+fn hand_on(process: u32, signal: i32) {
+    let process = i32::try_from(process).ok().and_then(rustix::process::Pid::from_raw);
+    if let (Some(process), Some(signal)) =
+        (process, rustix::process::Signal::from_named_raw(signal))
+    {
+        // It may have ended meanwhile.
+        let _ = rustix::process::kill_process(process, signal);
+    }
+}
+
+#[cfg(not(unix))]
+fn hand_on(_process: u32, _signal: i32) {}

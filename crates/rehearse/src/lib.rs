@@ -1,0 +1,30 @@
+//! Runs a PyTorch program on an emulated GPU and reads what it took.
+//!
+//! A [`Rehearsal`] is a command and the surroundings it should find. [`Rehearsal::run`] prepares a
+//! directory ([`session`]), starts the command in it, once to learn the values that the program asks the
+//! device for and once to measure ([`passes`]), and reads what the emulated device and PyTorch's own
+//! counters say ([`reports`]). [`evidence`] looks at the recorded history: which line holds the peak, and
+//! whether free blocks of equal size could have led elsewhere. [`largest`] searches the largest value that
+//! fits.
+//!
+//! Nothing here prints; what the child prints goes where the caller says.
+
+#![forbid(unsafe_code)]
+
+mod child;
+mod error;
+pub mod evidence;
+pub mod largest;
+mod libraries;
+mod machine;
+mod outcome;
+mod passes;
+mod python;
+pub mod reports;
+mod session;
+
+pub use child::{Ended, Streams};
+pub use error::RehearsalError;
+pub use outcome::{DeviceUse, Outcome, Reads, Verdict};
+pub use passes::{Rehearsal, Values};
+pub use python::Torch;

@@ -1,0 +1,99 @@
+//! The shared objects of the emulated device: where they lie, and under which names a program finds them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::RehearsalError;
+
+/// The device: driver, runtime and libraries.
+const EMULATOR: &str = "libvramwise_emulator.so";
+/// The run-time compiler, which other libraries load by its own name.
+const NVRTC: &str = "libvramwise_nvrtc.so";
+/// Another directory for both.
+pub(crate) const VARIABLE: &str = "VRAMWISE_LIB_DIR";
+
+/// Both files.
+#[derive(Clone, Debug)]
+pub(crate) struct Libraries {
+    emulator: PathBuf,
+    nvrtc: PathBuf,
+}
+
+impl Libraries {
+    /// Looks beside the program and where packages put libraries.
+    pub(crate) fn find() -> Result<Self, RehearsalError> {
+        let mut places: Vec<PathBuf> =
+            std::env::var_os(VARIABLE).map(PathBuf::from).into_iter().collect();
+        let program = std::env::current_exe().and_then(fs::canonicalize).unwrap_or_default();
+        if let Some(beside) = program.parent() {
+            places.push(beside.to_owned());
+            places.push(beside.join("../lib/vramwise"));
+            places.push(beside.join("deps"));
+        }
+        let find = |name: &'static str| {
+            let found = places.iter().map(|place| place.join(name)).find(|path| path.is_file());
+            let found = found.and_then(|path| fs::canonicalize(path).ok());
+            found.ok_or_else(|| RehearsalError::NoEmulator { name, places: places.clone() })
+        };
+        Ok(Self { emulator: find(EMULATOR)?, nvrtc: find(NVRTC)? })
+    }
+
+    /// Puts them into a directory under the names of what they stand for, and returns those to preload.
+    pub(crate) fn install(
+        &self,
+        directory: &Path,
+        cuda_major: u32,
+    ) -> Result<Vec<PathBuf>, RehearsalError> {
+        for name in ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"] {
+            link(&self.emulator, &directory.join(name))?;
+        }
+        let nvrtc = directory.join(format!("libnvrtc.so.{cuda_major}"));
+        if cuda_major == 13 {
+            link(&self.nvrtc, &nvrtc)?;
+        } else {
+            // The object's own name must be the one that is asked for; both have the same length.
+            let bytes = fs::read(&self.nvrtc)
+                .map_err(|error| RehearsalError::io("read", &self.nvrtc, error))?;
+            let own = format!("libnvrtc.so.{cuda_major}");
+            let renamed = replace(&bytes, b"libnvrtc.so.13\0", format!("{own}\0").as_bytes());
+            fs::write(&nvrtc, renamed)
+                .map_err(|error| RehearsalError::io("write", &nvrtc, error))?;
+        }
+        Ok(vec![directory.join("libcuda.so.1"), nvrtc])
+    }
+}
+
+#[cfg(unix)]
+fn link(from: &Path, to: &Path) -> Result<(), RehearsalError> {
+    std::os::unix::fs::symlink(from, to).map_err(|error| RehearsalError::io("make", to, error))
+}
+
+#[cfg(not(unix))]
+fn link(from: &Path, to: &Path) -> Result<(), RehearsalError> {
+    fs::copy(from, to).map(|_| ()).map_err(|error| RehearsalError::io("make", to, error))
+}
+
+/// `bytes` with every occurrence of `old` replaced by `new`, which is as long.
+fn replace(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
+    debug_assert_eq!(old.len(), new.len());
+    let mut result = bytes.to_vec();
+    let mut at = 0;
+    while let Some(offset) = result[at..].windows(old.len()).position(|window| window == old) {
+        at += offset;
+        result[at..at + new.len()].copy_from_slice(new);
+        at += new.len();
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_replaced_wherever_it_stands() {
+        let text = b"libnvrtc.so.13\0 x libnvrtc.so.13\0libnvrtc.so.134";
+        let renamed = replace(text, b"libnvrtc.so.13\0", b"libnvrtc.so.12\0");
+        assert_eq!(renamed, b"libnvrtc.so.12\0 x libnvrtc.so.12\0libnvrtc.so.134");
+    }
+}

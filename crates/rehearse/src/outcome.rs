@@ -1,0 +1,325 @@
+//! What a rehearsal came to: the program's end, its memory, and how sure that is.
+
+use std::path::PathBuf;
+
+use crate::child::Ended;
+use crate::passes::{Rehearsal, Values};
+use crate::python::Torch;
+use crate::reports::{self, DeviceReport, OutOfMemory, Place, TorchReport, ValuesReport, read_all};
+use crate::session::{Session, entries};
+
+/// Whether the program fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It ran to its end.
+    Fits,
+    /// It ran out of memory.
+    DoesNotFit,
+    /// It ended otherwise; what it had taken until then is all that is known.
+    Unknown,
+}
+
+/// Memory of one device, over all processes of the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// Bytes of the card.
+    pub total: u64,
+    /// PyTorch's peak of allocated bytes.
+    pub allocated: u64,
+    /// PyTorch's peak of reserved bytes.
+    pub reserved: u64,
+    /// The peak of all that was in use on the device, contexts included.
+    pub device: u64,
+    /// Bytes of the contexts.
+    pub context: u64,
+}
+
+impl DeviceUse {
+    /// Bytes that were never used.
+    pub fn headroom(&self) -> u64 {
+        self.total.saturating_sub(self.device)
+    }
+}
+
+/// What the program read from the device in the first pass, by how sure it is.
+#[derive(Clone, Debug, Default)]
+pub struct Reads {
+    /// Integers and truth values that are known.
+    pub known: u64,
+    /// Those that follow from indices drawn at random.
+    pub assumed: u64,
+    /// Those that are not known.
+    pub unknown: u64,
+    /// Floating-point numbers that are not known, such as losses.
+    pub unknown_floats: u64,
+    /// The lines that read what is not known.
+    pub places: Vec<Place>,
+}
+
+/// All that is known at the end.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The session's directory.
+    pub directory: PathBuf,
+    /// The PyTorch that ran.
+    pub torch: Torch,
+    /// The first pass, where there was one.
+    pub learned: Option<Ended>,
+    /// The pass that counts.
+    pub ended: Ended,
+    /// Whether it fits.
+    pub verdict: Verdict,
+    /// Memory, by device.
+    pub devices: Vec<DeviceUse>,
+    /// PyTorch's reports, by process; the one that took most first.
+    pub processes: Vec<TorchReport>,
+    /// The emulated device's reports, by process.
+    pub reports: Vec<DeviceReport>,
+    /// The first request without memory.
+    pub oom: Option<OutOfMemory>,
+    /// What was read in the first pass.
+    pub reads: Option<Reads>,
+    /// Why figures may be off, whatever the history says.
+    pub uncertain: Vec<String>,
+    /// Other things to know.
+    pub notes: Vec<String>,
+}
+
+impl Outcome {
+    /// Calls of the device's libraries that have no meaning there, such as settings of cuBLAS.
+    pub fn unknown_calls(&self) -> Vec<String> {
+        let calls = self.reports.iter().flat_map(|report| report.unknown_calls.clone());
+        let sorted: std::collections::BTreeSet<String> = calls.collect();
+        sorted.into_iter().collect()
+    }
+
+    /// The snapshot of the process that took most.
+    pub fn snapshot(&self) -> Option<&PathBuf> {
+        self.processes.first().and_then(|process| process.snapshot.as_ref())
+    }
+
+    /// Removes the session's directory.
+    pub fn discard(&self) {
+        // What cannot be removed does no harm.
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+
+    /// The device with the highest peak.
+    pub fn worst(&self) -> DeviceUse {
+        self.devices.iter().copied().max_by_key(|device| device.device).unwrap_or_default()
+    }
+}
+
+/// Reads what the passes left.
+pub(crate) fn read(
+    rehearsal: &Rehearsal,
+    session: &Session,
+    torch: Torch,
+    learned: Option<Ended>,
+    ended: Ended,
+    strict: bool,
+) -> Outcome {
+    let directory = &session.directory;
+    let mut processes = reports::torch_reports(directory);
+    let peak = |report: &TorchReport| {
+        (0..report.devices.len())
+            .map(|n| report.counter(n, "reserved_bytes.all.peak"))
+            .max()
+            .unwrap_or(0)
+    };
+    processes.sort_by_key(|report| std::cmp::Reverse(peak(report)));
+    let mut reports: Vec<DeviceReport> =
+        read_all(directory, "device.").into_iter().map(|(_, report)| report).collect();
+    reports.sort_by_key(|report| report.pid);
+    let oom = processes.iter().find_map(|process| process.oom);
+    let devices = devices(rehearsal, &processes, &reports);
+    let verdict = match (ended.status, oom) {
+        (0, _) => Verdict::Fits,
+        (_, Some(_)) => Verdict::DoesNotFit,
+        _ if ended.timed_out => Verdict::Unknown,
+        _ => Verdict::Unknown,
+    };
+    let reads = reads(session, &rehearsal.values);
+    let mut outcome = Outcome {
+        directory: directory.clone(),
+        torch,
+        learned,
+        ended,
+        verdict,
+        devices,
+        processes,
+        reports,
+        oom,
+        reads,
+        uncertain: Vec::new(),
+        notes: Vec::new(),
+    };
+    doubt(rehearsal, session, strict, &mut outcome);
+    outcome
+}
+
+/// Sums the processes' memory by device.
+fn devices(
+    rehearsal: &Rehearsal,
+    processes: &[TorchReport],
+    reports: &[DeviceReport],
+) -> Vec<DeviceUse> {
+    let count = usize::try_from(rehearsal.gpus).unwrap_or(1);
+    (0..count)
+        .map(|n| {
+            let mut device = DeviceUse { total: rehearsal.total_bytes(), ..DeviceUse::default() };
+            for process in processes {
+                device.allocated += process.counter(n, "allocated_bytes.all.peak");
+                device.reserved += process.counter(n, "reserved_bytes.all.peak");
+            }
+            for memory in reports.iter().filter_map(|report| report.devices.get(n)) {
+                device.device += memory.peak_bytes;
+                device.context += memory.context_bytes;
+            }
+            device.device = device.device.max(device.reserved);
+            device
+        })
+        .collect()
+}
+
+fn reads(session: &Session, values: &Values) -> Option<Reads> {
+    let place = match values {
+        Values::TwoPasses => session.path("pass1"),
+        Values::OnePass => session.directory.clone(),
+        Values::Off | Values::File(_) => return None,
+    };
+    let mut reads = Reads::default();
+    for (_, report) in read_all::<ValuesReport>(&place, "values.") {
+        for read in &report.reads {
+            match (read.how.as_str(), read.kind.as_str()) {
+                ("unknown", "float") => reads.unknown_floats += read.count,
+                ("unknown", _) => reads.unknown += read.count,
+                ("assumed", _) => reads.assumed += read.count,
+                _ => reads.known += read.count,
+            }
+        }
+        reads.places.extend(report.places);
+    }
+    Some(reads)
+}
+
+/// Says what the figures do not rest on a measurement or a computation for.
+fn doubt(rehearsal: &Rehearsal, session: &Session, strict: bool, outcome: &mut Outcome) {
+    let mut uncertain = Vec::new();
+    let mut notes = Vec::new();
+    let card = &rehearsal.profile.card;
+    if !card.measured {
+        uncertain.push(format!(
+            "the profile of {} comes from public specifications: the context is an estimate, and \
+             libraries may choose other kernels than its figures make them",
+            card.name
+        ));
+    }
+    let sum = |of: fn(&DeviceReport) -> u64| outcome.reports.iter().map(of).sum::<u64>();
+    let unmeasured = sum(|report| report.convolutions.unmeasured);
+    if unmeasured > 0 {
+        let all = unmeasured + sum(|report| report.convolutions.measured);
+        uncertain.push(format!(
+            "the workspaces of {unmeasured} of {all} cuDNN plans were not measured on this card: \
+             reserved memory may be off by some per cent"
+        ));
+    }
+    if let Some(reads) = &outcome.reads {
+        let at = |how: &str, kind: &str| {
+            let place = reads.places.iter().find(|p| p.how == how && p.kind == kind);
+            place.map_or(String::new(), |p| format!(", first at {} ({})", p.place, p.operation))
+        };
+        if reads.unknown > 0 {
+            uncertain.push(format!(
+                "the program read {} integers or truth values that cannot be known without a GPU{}; \
+                 they were 0",
+                reads.unknown,
+                at("unknown", "integer")
+            ));
+        }
+        if reads.assumed > 0 {
+            uncertain.push(format!(
+                "{} values that the program read follow from indices drawn at random{}",
+                reads.assumed,
+                at("assumed", "integer")
+            ));
+        }
+        if reads.unknown_floats > 0 {
+            notes.push(format!(
+                "{} floating-point numbers that the program read (losses, norms) are not real{}; if \
+                 it decides anything by them, it may decide otherwise on a GPU",
+                reads.unknown_floats,
+                at("unknown", "float")
+            ));
+        }
+    }
+    let (unknown, mismatches) = (sum(|r| r.values.unknown), sum(|r| r.values.mismatches));
+    if mismatches > 0 {
+        uncertain.push(format!(
+            "{mismatches} reads from the device had another size than in the first pass: values after \
+             the first of these may be wrong"
+        ));
+    }
+    if unknown > 0 && rehearsal.values != Values::Off {
+        uncertain.push(format!("{unknown} reads from the device were not in the first pass"));
+    }
+    if rehearsal.values == Values::Off || strict {
+        uncertain.push(
+            "values were not computed: whatever the program decides by values on the device is decided \
+             as if they were 0"
+                .to_owned(),
+        );
+    }
+    if rehearsal.values == Values::OnePass {
+        uncertain.push("one pass: what computes the values holds memory of its own".to_owned());
+    }
+    if strict {
+        notes.push(
+            "the kernel refuses address space that memory does not back (vm.overcommit_memory = 2): \
+             `sysctl vm.overcommit_memory=0` lets values be computed"
+                .to_owned(),
+        );
+    }
+    if let Some(learned) = outcome.learned
+        && learned.status != outcome.ended.status
+    {
+        uncertain.push(format!(
+            "the first pass ended with status {}, see pass1.log: values after that are not known",
+            learned.status
+        ));
+    }
+    if outcome.processes.len() > 1 {
+        notes.push(format!(
+            "{} processes used the device; each was given the whole card, and the figures are sums of \
+             their peaks",
+            outcome.processes.len()
+        ));
+    }
+    if outcome.processes.is_empty() {
+        notes.push(
+            "no process reported PyTorch's counters: the program did not use CUDA, ended without \
+             clean-up, or its Python ignores PYTHONPATH (-I, -E)"
+                .to_owned(),
+        );
+    }
+    if outcome.ended.status == 0
+        && let Some(oom) = outcome.oom
+    {
+        notes.push(format!(
+            "the program ran out of memory {} and went on by itself",
+            if oom.count == 1 { "once".to_owned() } else { format!("{} times", oom.count) }
+        ));
+    }
+    for (name, path) in entries(&session.directory) {
+        if name.starts_with("bootstrap.") {
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            let last = text.trim().lines().last().unwrap_or("").to_owned();
+            notes.push(format!("the bootstrap failed in part ({name}): {last}"));
+        }
+    }
+    notes.extend(outcome.reports.iter().flat_map(|report| report.notes.clone()));
+    notes.extend(outcome.processes.iter().flat_map(|process| process.notes.clone()));
+    notes.dedup();
+    outcome.uncertain = uncertain;
+    outcome.notes = notes;
+}

@@ -1,0 +1,151 @@
+//! The directory of a rehearsal: what the program finds there, and what it leaves.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::error::RehearsalError;
+use crate::libraries::Libraries;
+
+/// The variable by which the emulated device and the bootstrap find the directory.
+pub(crate) const VARIABLE: &str = "VRAMWISE_REHEARSAL";
+/// What is read by the emulated device and the bootstrap.
+pub(crate) const CONFIG: &str = "emulator.json";
+
+/// The bootstrap, by file name.
+const PYTHON: &[(&str, &str)] = &[
+    ("sitecustomize.py", include_str!("../python/sitecustomize.py")),
+    ("vramwise_record.py", include_str!("../python/vramwise_record.py")),
+    ("vramwise_values.py", include_str!("../python/vramwise_values.py")),
+    ("vramwise_ranks.py", include_str!("../python/vramwise_ranks.py")),
+    ("vramwise_strategies.py", include_str!("../python/vramwise_strategies.py")),
+];
+/// What is of no use when the program has ended.
+const SCAFFOLD: [&str; 3] = ["lib", "python", "cache"];
+
+/// A prepared directory.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) directory: PathBuf,
+    /// The objects to preload.
+    pub(crate) preload: Vec<PathBuf>,
+}
+
+impl Session {
+    /// Prepares `directory`, or a new one among the temporary files.
+    pub(crate) fn new(
+        directory: Option<&Path>,
+        replace: bool,
+        libraries: &Libraries,
+        cuda_major: u32,
+    ) -> Result<Self, RehearsalError> {
+        let directory = match directory {
+            Some(given) => {
+                let fail = |error| RehearsalError::io("make", given, error);
+                fs::create_dir_all(given).map_err(fail)?;
+                clear(given, replace)?;
+                fs::canonicalize(given).map_err(fail)?
+            }
+            None => temporary()?,
+        };
+        let session = Self { preload: Vec::new(), directory };
+        session.make("lib")?;
+        session.make("python")?;
+        for (name, text) in PYTHON {
+            session.write(&format!("python/{name}"), text.as_bytes())?;
+        }
+        let preload = libraries.install(&session.directory.join("lib"), cuda_major)?;
+        Ok(Self { preload, ..session })
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    fn make(&self, name: &str) -> Result<(), RehearsalError> {
+        let path = self.path(name);
+        fs::create_dir_all(&path).map_err(|error| RehearsalError::io("make", path, error))
+    }
+
+    /// Writes a file, whole or not at all.
+    pub(crate) fn write(&self, name: &str, content: &[u8]) -> Result<(), RehearsalError> {
+        let path = self.path(name);
+        let half = self.path(&format!("{name}.tmp"));
+        fs::write(&half, content)
+            .and_then(|()| fs::rename(&half, &path))
+            .map_err(|error| RehearsalError::io("write", path, error))
+    }
+
+    /// Puts what the first pass left aside, so that only the second one's reports are found.
+    pub(crate) fn set_aside(&self) -> Result<(), RehearsalError> {
+        self.make("pass1")?;
+        for (name, path) in entries(&self.directory) {
+            if name.starts_with("device.") || name.starts_with("values.") && name.ends_with(".json")
+            {
+                let aside = self.path("pass1").join(&name);
+                fs::rename(&path, &aside)
+                    .map_err(|error| RehearsalError::io("move", path, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the libraries, the bootstrap and the caches.
+    pub(crate) fn tidy(&self) {
+        for name in SCAFFOLD {
+            // What cannot be removed does no harm.
+            let _ = fs::remove_dir_all(self.path(name));
+        }
+    }
+}
+
+/// Names and paths in a directory, by name.
+pub(crate) fn entries(directory: &Path) -> Vec<(String, PathBuf)> {
+    let mut found: Vec<_> = fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path())))
+        .collect();
+    found.sort();
+    found
+}
+
+/// Makes room for a rehearsal: only an older one is ever removed.
+fn clear(directory: &Path, replace: bool) -> Result<(), RehearsalError> {
+    let found = entries(directory);
+    if found.is_empty() {
+        return Ok(());
+    }
+    if !replace || !directory.join(CONFIG).is_file() {
+        return Err(RehearsalError::Occupied(directory.to_owned()));
+    }
+    for (name, path) in found {
+        let ours = SCAFFOLD.contains(&name.as_str())
+            || ["pass1", "pass1.log", CONFIG, "report.json"].contains(&name.as_str())
+            || ["device.", "torch.", "snapshot.", "values.", "bootstrap.", "workspaces."]
+                .iter()
+                .any(|start| name.starts_with(start));
+        if ours {
+            let removed =
+                if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            removed.map_err(|error| RehearsalError::io("remove", path, error))?;
+        }
+    }
+    Ok(())
+}
+
+/// A new directory among the temporary files.
+fn temporary() -> Result<PathBuf, RehearsalError> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let root = std::env::temp_dir();
+    loop {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = root.join(format!("vramwise-rehearsal-{}-{number}", std::process::id()));
+        match fs::create_dir(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(RehearsalError::io("make", path, error)),
+        }
+    }
+}
