@@ -30,11 +30,14 @@ const REPLAY: &str = "vramwise-replay";
 const TUNE: &str = "vramwise-tune";
 const ANALYZE: &str = "vramwise-analyze";
 const TESTKIT: &str = "vramwise-testkit";
+const WORKSPACES: &str = "vramwise-workspaces";
 
 /// Bottom-up. `pickle`, `types` and `model` are pure decisions; what they may use is listed by name.
 const LAYERS: &[Layer] = &[
     layer(TYPES, &[], Some(&[])),
     layer(PICKLE, &[], Some(&[])),
+    layer(WORKSPACES, &[], None),
+    layer("vramwise-probe", &[WORKSPACES], None),
     layer(TRACE, &[TYPES, PICKLE], None),
     layer(MODEL, &[TYPES], Some(&["thiserror"])),
     layer(REPLAY, &[TYPES, TRACE, MODEL], None),

@@ -1,0 +1,176 @@
+//! Keys of a table: what a size depends on, as one line of text.
+//!
+//! Plans are keyed by the signature of their graph; the older size queries, which take a library handle, by the
+//! contents of their descriptors.
+
+use std::fmt::Write as _;
+
+use crate::header;
+
+/// How PyTorch chose among the plans of a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Choice {
+    /// The first configuration that works, of all that the settings allow.
+    First,
+    /// The same with `torch.backends.cudnn.allow_tf32 = False`.
+    NoTf32,
+    /// The same with `torch.backends.cudnn.deterministic = True`.
+    Deterministic,
+    /// Every plan is tried and the fastest kept: `torch.backends.cudnn.benchmark = True`.
+    Benchmark,
+}
+
+impl Choice {
+    /// Every choice, the usual one first.
+    pub const ALL: [Choice; 4] = [Choice::First, Choice::NoTf32, Choice::Deterministic, Choice::Benchmark];
+
+    /// The word that stands for it in keys and in the records of a probe.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Choice::First => "first",
+            Choice::NoTf32 => "no-tf32",
+            Choice::Deterministic => "deterministic",
+            Choice::Benchmark => "benchmark",
+        }
+    }
+
+    /// The choice with this word.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Choice> {
+        Choice::ALL.into_iter().find(|c| c.word() == word)
+    }
+}
+
+/// Key of the plans of a graph.
+///
+/// Values: for [`Choice::Benchmark`] the place of the kept plan and then the workspaces of all plans in order; else
+/// workspace of the plan that ran, its engine, and the engine that was tried first.
+#[must_use]
+pub fn plan(choice: Choice, signature: &str) -> String {
+    format!("{}|{signature}", choice.word())
+}
+
+/// A tensor of the older interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tensor {
+    /// `cudnnDataType_t`.
+    pub data_type: i32,
+    /// Dimensions.
+    pub dimensions: Vec<i32>,
+    /// Strides, in elements.
+    pub strides: Vec<i32>,
+}
+
+impl std::fmt::Display for Tensor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match header::data_type(i64::from(self.data_type)) {
+            Some(name) => f.write_str(name)?,
+            None => write!(f, "t{}", self.data_type)?,
+        }
+        write!(f, "{:?}{:?}", self.dimensions, self.strides)
+    }
+}
+
+/// Which size of batch normalisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchNorm {
+    /// `cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize`.
+    Forward,
+    /// `cudnnGetBatchNormalizationBackwardExWorkspaceSize`.
+    Backward,
+    /// `cudnnGetBatchNormalizationTrainingExReserveSpaceSize`.
+    Reserve,
+}
+
+/// Key of a size of batch normalisation; the value is the size. Modes and operations are cuDNN's numbers.
+#[must_use]
+pub fn batch_norm(which: BatchNorm, mode: i32, operations: i32, x: &Tensor) -> String {
+    let which = match which {
+        BatchNorm::Forward => "forward",
+        BatchNorm::Backward => "backward",
+        BatchNorm::Reserve => "reserve",
+    };
+    format!("batchnorm {which} {mode} {operations} {x}")
+}
+
+/// What `cudnnSetRNNDescriptor_v8` was told; numbers are cuDNN's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rnn {
+    /// Algorithm.
+    pub algorithm: i32,
+    /// ReLU 0, tanh 1, LSTM 2, GRU 3.
+    pub cell: i32,
+    /// Biases: none 0, input 1, double 2, recurrent 3.
+    pub bias: i32,
+    /// 1 for two directions.
+    pub bidirectional: i32,
+    /// Input mode.
+    pub input_mode: i32,
+    /// Type of data and weights.
+    pub data_type: i32,
+    /// Type of computation.
+    pub math_precision: i32,
+    /// Math type.
+    pub math_type: i32,
+    /// Features of the input.
+    pub input: i32,
+    /// Features of the state.
+    pub hidden: i32,
+    /// Features of the projected state; equal to `hidden` without projection.
+    pub projection: i32,
+    /// Layers.
+    pub layers: i32,
+    /// Auxiliary flags.
+    pub flags: u32,
+    /// Whether there is dropout between layers.
+    pub dropout: bool,
+}
+
+impl Rnn {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        let numbers = [
+            self.algorithm,
+            self.cell,
+            self.bias,
+            self.bidirectional,
+            self.input_mode,
+            self.data_type,
+            self.math_precision,
+            self.math_type,
+            self.input,
+            self.hidden,
+            self.projection,
+            self.layers,
+        ];
+        for number in numbers {
+            // Writing to a String does not fail.
+            let _ = write!(text, "{number} ");
+        }
+        let _ = write!(text, "{} {}", self.flags, u8::from(self.dropout));
+        text
+    }
+}
+
+/// Key of `cudnnGetRNNTempSpaceSizes`; values: workspace, reserve. `training` is cuDNN's forward mode.
+#[must_use]
+pub fn rnn_spaces(rnn: &Rnn, training: i32, layout: i32, steps: i32, batch: i32) -> String {
+    format!("rnn {} | {training} {layout} {steps} {batch}", rnn.text())
+}
+
+/// Key of `cudnnGetRNNWeightSpaceSize`; the value is the size.
+#[must_use]
+pub fn rnn_weights(rnn: &Rnn) -> String {
+    format!("rnn weights {}", Rnn { dropout: false, ..*rnn }.text())
+}
+
+/// Key of `cudnnGetCTCLossWorkspaceSize` and its `_v8`; the value is the size. `lengths` is what the first form is
+/// told about its sequences, or the longest label of the descriptor.
+#[must_use]
+pub fn ctc(algorithm: i32, probabilities: &Tensor, gradients: bool, lengths: &[i32]) -> String {
+    format!("ctc {algorithm} {probabilities} {} {lengths:?}", u8::from(gradients))
+}
+
+/// Key of `cudnnDropoutGetStatesSize`; the value is the size.
+pub const DROPOUT_STATES: &str = "dropout states";
