@@ -21,7 +21,14 @@ fn real_destroy(descriptor: Descriptor) -> i32 {
     real!(c"cudnnBackendDestroyDescriptor"(descriptor => Descriptor))
 }
 
-fn real_get(from: Descriptor, name: i32, kind: i32, wanted: i64, count: *mut i64, to: *mut c_void) -> i32 {
+fn real_get(
+    from: Descriptor,
+    name: i32,
+    kind: i32,
+    wanted: i64,
+    count: *mut i64,
+    to: *mut c_void,
+) -> i32 {
     real!(c"cudnnBackendGetAttribute"(
         from => Descriptor, name => i32, kind => i32, wanted => i64, count => *mut i64, to => *mut c_void
     ))
@@ -32,7 +39,10 @@ fn real_get(from: Descriptor, name: i32, kind: i32, wanted: i64, count: *mut i64
 /// # Safety
 /// As cuDNN documents it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudnnBackendCreateDescriptor(kind: i32, descriptor: *mut Descriptor) -> i32 {
+pub unsafe extern "C" fn cudnnBackendCreateDescriptor(
+    kind: i32,
+    descriptor: *mut Descriptor,
+) -> i32 {
     let status = real_create(kind, descriptor);
     if status == 0 && !descriptor.is_null() {
         // SAFETY: the library has just written it.
@@ -70,10 +80,12 @@ pub unsafe extern "C" fn cudnnBackendSetAttribute(
     let size = vramwise_workspaces::element_size(kind).unwrap_or(0);
     if status == 0 && size > 0 && count >= 0 && !elements.is_null() {
         // SAFETY: the library has accepted the array: it has `count` elements of this type.
-        let bytes = unsafe { std::slice::from_raw_parts(elements.cast::<u8>(), count as usize * size) };
+        let bytes =
+            unsafe { std::slice::from_raw_parts(elements.cast::<u8>(), count as usize * size) };
         let mut state = state();
         if kind == TYPE_DESCRIPTOR {
-            let children: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|b| u64::from_ne_bytes(*b)).collect();
+            let children: Vec<u64> =
+                bytes.as_chunks::<8>().0.iter().map(|b| u64::from_ne_bytes(*b)).collect();
             state.tracker.set_descriptors(descriptor as u64, name, &children);
             if name == attribute::PLAN_CONFIG {
                 state.config_of_plan(descriptor as u64, children.first().copied().unwrap_or(0));
@@ -100,9 +112,13 @@ pub unsafe extern "C" fn cudnnBackendGetAttribute(
 ) -> i32 {
     let status = real_get(descriptor, name, kind, wanted, count, elements);
     let derived = kind == TYPE_DESCRIPTOR && !elements.is_null() && wanted > 0;
-    if status == 0 && derived && matches!(name, attribute::HEURISTIC_RESULTS | attribute::CONFIG_ENGINE) {
+    if status == 0
+        && derived
+        && matches!(name, attribute::HEURISTIC_RESULTS | attribute::CONFIG_ENGINE)
+    {
         // SAFETY: the caller's array has `wanted` descriptors.
-        let children = unsafe { std::slice::from_raw_parts(elements.cast::<u64>(), wanted as usize) };
+        let children =
+            unsafe { std::slice::from_raw_parts(elements.cast::<u64>(), wanted as usize) };
         let mut state = state();
         for child in children {
             state.tracker.derive(*child, descriptor as u64);
@@ -139,7 +155,11 @@ pub unsafe extern "C" fn cudnnBackendFinalize(descriptor: Descriptor) -> i32 {
 /// # Safety
 /// As cuDNN documents it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudnnBackendExecute(handle: *mut c_void, plan: Descriptor, pack: Descriptor) -> i32 {
+pub unsafe extern "C" fn cudnnBackendExecute(
+    handle: *mut c_void,
+    plan: Descriptor,
+    pack: Descriptor,
+) -> i32 {
     let status = real!(c"cudnnBackendExecute"(handle => *mut c_void, plan => Descriptor, pack => Descriptor));
     state().plan_executed(plan as u64, status);
     status
@@ -152,7 +172,9 @@ fn number(from: Descriptor, name: i32, kind: i32) -> Option<i64> {
 }
 
 fn workspace_of(plan: Descriptor) -> u64 {
-    number(plan, attribute::PLAN_WORKSPACE, TYPE_INT64).and_then(|n| u64::try_from(n).ok()).unwrap_or(0)
+    number(plan, attribute::PLAN_WORKSPACE, TYPE_INT64)
+        .and_then(|n| u64::try_from(n).ok())
+        .unwrap_or(0)
 }
 
 /// Engine and knobs of a configuration, as cuDNN tells them.

@@ -133,7 +133,11 @@ pub unsafe extern "C" fn cudnnGetCTCLossWorkspaceSize(
                 return -1;
             }
             // SAFETY: one length for each sequence of the batch, as documented.
-            unsafe { std::slice::from_raw_parts(lengths, batch) }.iter().copied().max().unwrap_or(-1)
+            unsafe { std::slice::from_raw_parts(lengths, batch) }
+                .iter()
+                .copied()
+                .max()
+                .unwrap_or(-1)
         };
         let lengths = [longest(label_lengths), longest(input_lengths)];
         keys::ctc(algorithm, &probabilities, !gradients.is_null(), &lengths)

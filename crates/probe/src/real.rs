@@ -15,7 +15,11 @@ pub(crate) fn address(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: a constant, terminated name; the library stays loaded, because the handle is never closed.
     let library = *LIBRARY.get_or_init(|| unsafe {
         let found = libc::dlopen(c"libcudnn.so.9".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-        let found = if found.is_null() { libc::dlopen(c"libcudnn.so.9".as_ptr(), libc::RTLD_LAZY) } else { found };
+        let found = if found.is_null() {
+            libc::dlopen(c"libcudnn.so.9".as_ptr(), libc::RTLD_LAZY)
+        } else {
+            found
+        };
         found as usize
     });
     if library == 0 {

@@ -113,7 +113,11 @@ impl State {
         let Some(path) = std::env::var_os("VRAMWISE_PROBE_OUT") else { return Ok(()) };
         let mut text = String::new();
         for (signature, seen) in seen {
-            let plans: Vec<_> = seen.plans.iter().map(|p| json!([p.status, p.workspace, p.engine, p.knobs])).collect();
+            let plans: Vec<_> = seen
+                .plans
+                .iter()
+                .map(|p| json!([p.status, p.workspace, p.engine, p.knobs]))
+                .collect();
             let line = json!({"choice": label, "graph": signature, "plans": plans, "first": seen.first_run, "last": seen.last_run, "failed": seen.failed});
             text.push_str(&line.to_string());
             text.push('\n');

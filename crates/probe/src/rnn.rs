@@ -22,8 +22,20 @@ fn describe(descriptor: Pointer) -> Option<Rnn> {
         at[10] => *mut i32, at[11] => *mut i32,
         &raw mut dropout => *mut Pointer, &raw mut flags => *mut u32,
     ));
-    let [algorithm, cell, bias, bidirectional, input_mode, data_type, math_precision, math_type, input, hidden, projection, layers] =
-        n;
+    let [
+        algorithm,
+        cell,
+        bias,
+        bidirectional,
+        input_mode,
+        data_type,
+        math_precision,
+        math_type,
+        input,
+        hidden,
+        projection,
+        layers,
+    ] = n;
     (status == 0).then_some(Rnn {
         algorithm,
         cell,
@@ -62,7 +74,8 @@ pub unsafe extern "C" fn cudnnGetRNNTempSpaceSizes(
     if status == 0
         && let Some(rnn) = describe(descriptor)
     {
-        let (mut data_type, mut layout, mut steps, mut batch, mut size) = (0i32, 0i32, 0i32, 0i32, 0i32);
+        let (mut data_type, mut layout, mut steps, mut batch, mut size) =
+            (0i32, 0i32, 0i32, 0i32, 0i32);
         let mut fill = [0u8; 16];
         let known = real!(c"cudnnGetRNNDataDescriptor"(
             x => Pointer, &raw mut data_type => *mut i32, &raw mut layout => *mut i32, &raw mut steps => *mut i32,
@@ -84,7 +97,11 @@ pub unsafe extern "C" fn cudnnGetRNNTempSpaceSizes(
 /// # Safety
 /// As cuDNN documents it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudnnGetRNNWeightSpaceSize(handle: Pointer, descriptor: Pointer, bytes: *mut usize) -> i32 {
+pub unsafe extern "C" fn cudnnGetRNNWeightSpaceSize(
+    handle: Pointer,
+    descriptor: Pointer,
+    bytes: *mut usize,
+) -> i32 {
     let status = real!(c"cudnnGetRNNWeightSpaceSize"(handle => Pointer, descriptor => Pointer, bytes => *mut usize));
     if status == 0
         && !bytes.is_null()

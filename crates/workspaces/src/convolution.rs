@@ -61,7 +61,8 @@ impl Convolution {
         };
         // In all three operations: the convolution, then filter, input and output.
         let convolution = operation.child(first)?;
-        let (w, x, y) = (operation.child(first + 1)?, operation.child(first + 2)?, operation.child(first + 3)?);
+        let (w, x, y) =
+            (operation.child(first + 1)?, operation.child(first + 2)?, operation.child(first + 3)?);
         let dimensions = |tensor: &Node| tensor.whole(attribute::TENSOR_DIMENSIONS).to_vec();
         let found = Convolution {
             direction,
@@ -83,7 +84,10 @@ impl Convolution {
             dilation: convolution.whole(102).to_vec(),
         };
         let rank = found.x.len();
-        let fits = rank >= 3 && found.w.len() == rank && found.y.len() == rank && found.padding.len() == rank - 2;
+        let fits = rank >= 3
+            && found.w.len() == rank
+            && found.y.len() == rank
+            && found.padding.len() == rank - 2;
         fits.then_some(found)
     }
 

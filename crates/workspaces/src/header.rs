@@ -88,8 +88,8 @@ pub(crate) mod value {
 /// Short name of a number type (`cudnnDataType_t`), as signatures spell it.
 pub(crate) fn data_type(number: i64) -> Option<&'static str> {
     const NAMES: [&str; 15] = [
-        "f32", "f64", "f16", "i8", "i32", "i8x4", "u8", "u8x4", "i8x32", "bf16", "i64", "bool", "f8e4m3", "f8e5m2",
-        "fast",
+        "f32", "f64", "f16", "i8", "i32", "i8x4", "u8", "u8x4", "i8x32", "bf16", "i64", "bool",
+        "f8e4m3", "f8e5m2", "fast",
     ];
     usize::try_from(number).ok().and_then(|i| NAMES.get(i)).copied()
 }

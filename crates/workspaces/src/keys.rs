@@ -7,48 +7,19 @@ use std::fmt::Write as _;
 
 use crate::header;
 
-/// How PyTorch chose among the plans of a graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Choice {
-    /// The first configuration that works, of all that the settings allow.
-    First,
-    /// The same with `torch.backends.cudnn.allow_tf32 = False`.
-    NoTf32,
-    /// The same with `torch.backends.cudnn.deterministic = True`.
-    Deterministic,
-    /// Every plan is tried and the fastest kept: `torch.backends.cudnn.benchmark = True`.
-    Benchmark,
-}
-
-impl Choice {
-    /// Every choice, the usual one first.
-    pub const ALL: [Choice; 4] = [Choice::First, Choice::NoTf32, Choice::Deterministic, Choice::Benchmark];
-
-    /// The word that stands for it in keys and in the records of a probe.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Choice::First => "first",
-            Choice::NoTf32 => "no-tf32",
-            Choice::Deterministic => "deterministic",
-            Choice::Benchmark => "benchmark",
-        }
-    }
-
-    /// The choice with this word.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Choice> {
-        Choice::ALL.into_iter().find(|c| c.word() == word)
-    }
-}
-
-/// Key of the plans of a graph.
-///
-/// Values: for [`Choice::Benchmark`] the place of the kept plan and then the workspaces of all plans in order; else
-/// workspace of the plan that ran, its engine, and the engine that was tried first.
+/// Key of the plans of a graph; values: pairs of engine and workspace. The first pair is what PyTorch runs with its usual
+/// settings: the first of cuDNN's proposals. Others follow from settings that forbid some proposals (`allow_tf32`,
+/// `deterministic`), and are told apart by the engine that is tried first.
 #[must_use]
-pub fn plan(choice: Choice, signature: &str) -> String {
-    format!("{}|{signature}", choice.word())
+pub fn plan(signature: &str) -> String {
+    format!("plan {signature}")
+}
+
+/// Key of a graph whose plans were all tried (`torch.backends.cudnn.benchmark`); values: workspace of the plan that was
+/// kept, and the largest workspace of all.
+#[must_use]
+pub fn benchmark(signature: &str) -> String {
+    format!("benchmark {signature}")
 }
 
 /// A tensor of the older interface.

@@ -11,12 +11,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod batch_norm;
 mod canonical;
 mod convolution;
 pub mod estimate;
 mod header;
 pub mod keys;
 mod node;
+pub mod records;
 pub mod rnn;
 mod table;
 mod tracker;

@@ -31,11 +31,19 @@ impl Value {
         Some(match kind {
             value::HANDLE | value::VOID_POINTER => Value::Address(count),
             value::DESCRIPTOR => return None,
-            value::FLOAT => Value::Real(chunks::<4>(bytes).map(|b| f64::from(f32::from_le_bytes(b))).collect()),
+            value::FLOAT => {
+                Value::Real(chunks::<4>(bytes).map(|b| f64::from(f32::from_le_bytes(b))).collect())
+            }
             value::DOUBLE => Value::Real(chunks::<8>(bytes).map(f64::from_le_bytes).collect()),
-            value::INT64 | value::FRACTION => Value::Whole(chunks::<8>(bytes).map(i64::from_le_bytes).collect()),
-            value::BOOLEAN | value::CHAR => Value::Whole(bytes.iter().map(|b| i64::from(*b)).collect()),
-            _ => Value::Whole(chunks::<4>(bytes).map(|b| i64::from(i32::from_le_bytes(b))).collect()),
+            value::INT64 | value::FRACTION => {
+                Value::Whole(chunks::<8>(bytes).map(i64::from_le_bytes).collect())
+            }
+            value::BOOLEAN | value::CHAR => {
+                Value::Whole(bytes.iter().map(|b| i64::from(*b)).collect())
+            }
+            _ => {
+                Value::Whole(chunks::<4>(bytes).map(|b| i64::from(i32::from_le_bytes(b))).collect())
+            }
         })
     }
 
@@ -94,8 +102,18 @@ mod tests {
 
     #[test]
     fn bytes_become_numbers_of_their_type() {
-        assert_eq!(Value::from_bytes(value::INT64, 2, &[1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255]), Some(Value::Whole(vec![1, -1])));
-        assert_eq!(Value::from_bytes(value::FLOAT, 1, &1.5f32.to_le_bytes()), Some(Value::Real(vec![1.5])));
+        assert_eq!(
+            Value::from_bytes(
+                value::INT64,
+                2,
+                &[1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255]
+            ),
+            Some(Value::Whole(vec![1, -1]))
+        );
+        assert_eq!(
+            Value::from_bytes(value::FLOAT, 1, &1.5f32.to_le_bytes()),
+            Some(Value::Real(vec![1.5]))
+        );
         assert_eq!(Value::from_bytes(value::BOOLEAN, 1, &[1]), Some(Value::Whole(vec![1])));
         assert_eq!(Value::from_bytes(1, 1, &[9, 0, 0, 0]), Some(Value::Whole(vec![9])));
         assert_eq!(Value::from_bytes(value::HANDLE, 1, &[7; 8]), Some(Value::Address(1)));

@@ -35,18 +35,25 @@ pub struct Part {
 #[must_use]
 pub fn weight(rnn: &Rnn, pseudo_layer: u64, id: u64) -> (Option<Part>, Option<Part>) {
     let element = header::element_bytes(i64::from(rnn.data_type));
-    let (gates, hidden, projected) = (gates(rnn.cell), positive(rnn.hidden), positive(rnn.projection));
+    let (gates, hidden, projected) =
+        (gates(rnn.cell), positive(rnn.hidden), positive(rnn.projection));
     let directions = 1 + u64::from(rnn.bidirectional == 1);
     let projects = rnn.cell == 2 && projected != hidden;
-    let input_of = |layer: u64| if layer < directions { positive(rnn.input) } else { projected * directions };
+    let input_of =
+        |layer: u64| if layer < directions { positive(rnn.input) } else { projected * directions };
     let layer_elements = |layer: u64| {
-        gates * hidden * (input_of(layer) + projected) + if projects { hidden * projected } else { 0 }
+        gates * hidden * (input_of(layer) + projected)
+            + if projects { hidden * projected } else { 0 }
     };
     let pseudo_layers = positive(rnn.layers) * directions;
     let before: u64 = (0..pseudo_layer).map(layer_elements).sum();
     let input = input_of(pseudo_layer);
     let matrix = if id < gates {
-        Some(Part { offset: (before + id * hidden * input) * element, rows: hidden, columns: input })
+        Some(Part {
+            offset: (before + id * hidden * input) * element,
+            rows: hidden,
+            columns: input,
+        })
     } else if id < 2 * gates {
         let offset = before + gates * hidden * input + (id - gates) * hidden * projected;
         Some(Part { offset: offset * element, rows: hidden, columns: projected })
@@ -76,7 +83,8 @@ pub fn weight(rnn: &Rnn, pseudo_layer: u64, id: u64) -> (Option<Part>, Option<Pa
 #[must_use]
 pub fn weight_space(rnn: &Rnn) -> u64 {
     let directions = 1 + u64::from(rnn.bidirectional == 1);
-    let (gates, hidden, projected) = (gates(rnn.cell), positive(rnn.hidden), positive(rnn.projection));
+    let (gates, hidden, projected) =
+        (gates(rnn.cell), positive(rnn.hidden), positive(rnn.projection));
     let mut elements = 0;
     for layer in 0..positive(rnn.layers) {
         let input = if layer == 0 { positive(rnn.input) } else { projected * directions };

@@ -56,14 +56,19 @@ impl Tracker {
     /// `cudnnBackendSetAttribute` with descriptors. They are taken as they are now.
     pub fn set_descriptors(&mut self, address: u64, attribute: i32, children: &[u64]) {
         let Some(parent) = self.live.get(&address) else { return };
-        let is_plan_like = matches!(parent.node.kind, kind::ENGINE | kind::ENGINE_CONFIG | kind::HEURISTIC | kind::PLAN);
+        let is_plan_like = matches!(
+            parent.node.kind,
+            kind::ENGINE | kind::ENGINE_CONFIG | kind::HEURISTIC | kind::PLAN
+        );
         let mut nodes = Vec::with_capacity(children.len());
         let mut graph = None;
         for child in children {
             if let Some(child) = self.live.get_mut(child) {
                 graph = graph.or_else(|| child.graph.clone());
                 if !is_plan_like {
-                    nodes.push(Arc::clone(child.frozen.get_or_insert_with(|| Arc::new(child.node.clone()))));
+                    nodes.push(Arc::clone(
+                        child.frozen.get_or_insert_with(|| Arc::new(child.node.clone())),
+                    ));
                 }
             }
         }
@@ -82,7 +87,8 @@ impl Tracker {
     pub fn finalize(&mut self, address: u64) {
         let Some(live) = self.live.get_mut(&address) else { return };
         if live.node.kind == kind::GRAPH
-            && let Some(Value::Nodes(operations)) = live.node.attributes.get(&attribute::GRAPH_OPERATIONS)
+            && let Some(Value::Nodes(operations)) =
+                live.node.attributes.get(&attribute::GRAPH_OPERATIONS)
         {
             live.graph = Some(Arc::new(Graph {
                 signature: canonical::graph(operations),
