@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use vramwise_workspaces::keys::{self, Rnn};
+use vramwise_workspaces::keys::{self, Rnn, Sequences};
 
 use crate::real::real;
 use crate::record::state;
@@ -54,6 +54,26 @@ fn describe(descriptor: Pointer) -> Option<Rnn> {
     })
 }
 
+/// What a data descriptor was told.
+fn data(x: Pointer) -> Option<Sequences> {
+    let ask = |lengths: &mut [i32], numbers: &mut [i32; 5]| {
+        let at: [*mut i32; 5] = numbers.each_mut().map(|i| &raw mut *i);
+        let mut fill = [0u8; 16];
+        real!(c"cudnnGetRNNDataDescriptor"(
+            x => Pointer, at[0] => *mut i32, at[1] => *mut i32, at[2] => *mut i32, at[3] => *mut i32, at[4] => *mut i32,
+            lengths.len() as i32 => i32, lengths.as_mut_ptr() => *mut i32, fill.as_mut_ptr().cast() => Pointer,
+        ))
+    };
+    let mut n = [0i32; 5];
+    if ask(&mut [], &mut n) != 0 {
+        return None;
+    }
+    let mut lengths = vec![0i32; usize::try_from(n[3]).unwrap_or(0)];
+    let known = ask(&mut lengths, &mut n) == 0;
+    let tokens = lengths.iter().map(|l| i64::from(*l)).sum();
+    known.then_some(Sequences { layout: n[1], steps: n[2], batch: n[3], tokens })
+}
+
 /// cuDNN's function of this name.
 ///
 /// # Safety
@@ -74,19 +94,11 @@ pub unsafe extern "C" fn cudnnGetRNNTempSpaceSizes(
     if status == 0
         && let Some(rnn) = describe(descriptor)
     {
-        let (mut data_type, mut layout, mut steps, mut batch, mut size) =
-            (0i32, 0i32, 0i32, 0i32, 0i32);
-        let mut fill = [0u8; 16];
-        let known = real!(c"cudnnGetRNNDataDescriptor"(
-            x => Pointer, &raw mut data_type => *mut i32, &raw mut layout => *mut i32, &raw mut steps => *mut i32,
-            &raw mut batch => *mut i32, &raw mut size => *mut i32, 0 => i32,
-            std::ptr::null_mut() => *mut i32, fill.as_mut_ptr().cast() => Pointer,
-        ));
         // SAFETY: where there is an address, the library has just written to it.
         let sizes = unsafe { [workspace.as_ref(), reserve.as_ref()] };
-        if known == 0 {
+        if let Some(data) = data(x) {
             let sizes = sizes.map(|s| s.copied().unwrap_or(0) as u64).to_vec();
-            state().size(keys::rnn_spaces(&rnn, mode, layout, steps, batch), sizes);
+            state().size(keys::rnn_spaces(&rnn, mode, &data), sizes);
         }
     }
     status

@@ -124,10 +124,24 @@ impl Rnn {
     }
 }
 
+/// What `cudnnSetRNNDataDescriptor` was told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sequences {
+    /// Unpacked 0, packed 1 (both steps first), 2 batch first.
+    pub layout: i32,
+    /// Length of the longest sequence.
+    pub steps: i32,
+    /// Number of sequences.
+    pub batch: i32,
+    /// Sum of all lengths.
+    pub tokens: i64,
+}
+
 /// Key of `cudnnGetRNNTempSpaceSizes`; values: workspace, reserve. `training` is cuDNN's forward mode.
 #[must_use]
-pub fn rnn_spaces(rnn: &Rnn, training: i32, layout: i32, steps: i32, batch: i32) -> String {
-    format!("rnn {} | {training} {layout} {steps} {batch}", rnn.text())
+pub fn rnn_spaces(rnn: &Rnn, training: i32, data: &Sequences) -> String {
+    let Sequences { layout, steps, batch, tokens } = data;
+    format!("rnn {} | {training} {layout} {steps} {batch} {tokens}", rnn.text())
 }
 
 /// Key of `cudnnGetRNNWeightSpaceSize`; the value is the size.

@@ -14,6 +14,7 @@
 pub mod batch_norm;
 mod canonical;
 mod convolution;
+pub mod ctc;
 pub mod estimate;
 mod header;
 pub mod keys;

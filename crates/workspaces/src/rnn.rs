@@ -3,7 +3,7 @@
 //! These are sums that every card gives alike; only the workspace depends on the card.
 
 use crate::header;
-use crate::keys::Rnn;
+use crate::keys::{Rnn, Sequences};
 
 /// Matrices of a layer that read the input, and as many that read the state.
 #[must_use]
@@ -100,9 +100,15 @@ pub fn weight_space(rnn: &Rnn) -> u64 {
     elements * header::element_bytes(i64::from(rnn.data_type))
 }
 
-/// Bytes of the reserve of a training pass, from twelve samples of three cells; no dropout, no projection.
+/// Steps of all sequences together that memory is needed for: padding counts where it is stored.
+fn stored(data: &Sequences) -> u64 {
+    let padded = positive(data.steps) * positive(data.batch);
+    if data.layout == 1 { u64::try_from(data.tokens).unwrap_or(padded) } else { padded }
+}
+
+/// Bytes of the reserve of a training pass, without projection.
 #[must_use]
-pub fn reserve_space(rnn: &Rnn, steps: i32, batch: i32) -> u64 {
+pub fn reserve_space(rnn: &Rnn, data: &Sequences) -> u64 {
     let kept = match rnn.cell {
         2 => 5,
         3 => 6,
@@ -110,7 +116,19 @@ pub fn reserve_space(rnn: &Rnn, steps: i32, batch: i32) -> u64 {
     };
     let directions = 1 + u64::from(rnn.bidirectional == 1);
     let layers = positive(rnn.layers);
-    let states = layers * directions * kept + layers.saturating_sub(1) * directions;
+    let between = layers.saturating_sub(1);
+    let states = layers * directions * kept + between * directions;
     let element = header::element_bytes(i64::from(rnn.data_type));
-    states * positive(steps) * positive(batch) * positive(rnn.hidden) * element + 256
+    let numbers = stored(data) * positive(rnn.hidden);
+    // Between layers, dropout remembers a bit for each number that it looked at.
+    let dropped = if rnn.dropout { between * directions * directions * numbers / 8 } else { 0 };
+    states * numbers * element + dropped + 256
+}
+
+/// Bytes of the workspace: an estimate, because it depends on the card.
+#[must_use]
+pub fn workspace(rnn: &Rnn, data: &Sequences) -> u64 {
+    let element = header::element_bytes(i64::from(rnn.data_type));
+    let directions = 1 + u64::from(rnn.bidirectional == 1);
+    2 * gates(rnn.cell) * directions * stored(data) * positive(rnn.hidden) * element
 }
