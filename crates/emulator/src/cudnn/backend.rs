@@ -7,7 +7,7 @@ use vramwise_workspaces::{Value, attribute, element_size, kind};
 
 use super::plans::{Plans, Verdict};
 use super::real::real;
-use super::sizes;
+use super::{settings, sizes};
 use crate::abi::{self, get, put};
 use crate::machine;
 
@@ -197,7 +197,7 @@ extern "C" fn cudnnBackendFinalize(descriptor: Descriptor) -> i32 {
     if is_plan {
         let engine = engine_of(config as Descriptor);
         let table = sizes::table();
-        let (verdict, seen) = plans(|p| p.decide(address, engine, table));
+        let (verdict, seen) = plans(|p| p.decide(address, engine, settings::choice, table));
         if let Some(seen) = seen {
             sizes::convolution(&seen);
         }

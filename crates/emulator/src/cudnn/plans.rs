@@ -8,7 +8,8 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use vramwise_workspaces::{Direction, Graph, Table, Tracker, keys};
+use vramwise_workspaces::keys::{self, Choice};
+use vramwise_workspaces::{Graph, Table, Tracker};
 
 /// Virtual speed of a convolution, operations a nanosecond.
 const FLOP_PER_NS: u64 = 400_000;
@@ -73,18 +74,20 @@ impl Plans {
         self.configs.get(&plan).copied().unwrap_or(0)
     }
 
-    /// A plan is to be finalised; `engine` is its proposal's.
+    /// A plan is to be finalised; `engine` is its proposal's. `choice` says what the settings leave out, given whether
+    /// the computation is in single precision.
     pub(super) fn decide(
         &mut self,
         plan: u64,
         engine: i64,
+        choice: impl Fn(bool) -> Option<Choice>,
         table: Option<&Table>,
     ) -> (Verdict, Option<Seen>) {
         let Some(graph) = self.tracker.graph(plan) else { return (Verdict::Ask, None) };
         let key = Arc::as_ptr(&graph) as usize;
         let mut seen = None;
         let round = self.rounds.entry(key).or_insert_with(|| {
-            let (answer, measured) = look_up(&graph, engine, table);
+            let (answer, measured) = look_up(&graph, engine, choice, table);
             if graph.has_convolution {
                 let graph = Arc::from(graph.signature.as_str());
                 seen = Some(Seen { measured, graph });
@@ -96,13 +99,11 @@ impl Plans {
             Answer::Unknown => None,
             Answer::Known { first, .. } if place == 0 => Some(first),
             Answer::Known { benchmark: None, .. } => None,
+            // After the first: the kept one, if it is another, then the largest; the rest fit into that.
             Answer::Known { first, benchmark: Some((kept, largest)) } => {
-                Some(match place - usize::from(kept != first) {
-                    0 if kept != first => kept,
-                    1 if kept == first => largest,
-                    1 => largest,
-                    _ => 0,
-                })
+                let rest = [kept, largest];
+                let rest = if kept == first { &rest[1..] } else { &rest[..] };
+                Some(rest.get(place - 1).copied().unwrap_or(0))
             }
         };
         if workspace.is_some() {
@@ -148,31 +149,45 @@ impl Plans {
     }
 }
 
-/// The table's answer for a graph, and whether it counts as measured: it does not where another proposal is tried first
-/// than on the card, because the program's settings may have ruled that one out.
-fn look_up(graph: &Graph, engine: i64, table: Option<&Table>) -> (Answer, bool) {
-    let Some(pairs) = table.and_then(|t| t.get(&keys::plan(&graph.signature))) else {
-        return (Answer::Unknown, false);
-    };
-    let pairs = pairs.as_chunks::<2>().0;
-    let Some([_, usual]) = pairs.first() else { return (Answer::Unknown, false) };
-    let matching = pairs.iter().find(|[e, _]| i64::try_from(*e) == Ok(engine));
-    let first = matching.map_or(*usual, |[_, workspace]| *workspace);
-    let benchmark = match table.and_then(|t| t.get(&keys::benchmark(&graph.signature))) {
-        Some([kept, largest]) => Some((*kept, *largest)),
+/// The table's answer for a graph, and whether it counts as measured.
+///
+/// Where the settings cannot be told, the engine of the first proposal says which of them fit: without a device cuDNN
+/// may propose another one first, and then the usual settings are assumed, and the answer is not called measured.
+fn look_up(
+    graph: &Graph,
+    engine: i64,
+    choice: impl Fn(bool) -> Option<Choice>,
+    table: Option<&Table>,
+) -> (Answer, bool) {
+    let of = |choice| match table?.get(&keys::plan(choice, &graph.signature))? {
+        [engine, workspace] => Some((*engine, *workspace)),
         _ => None,
     };
-    (Answer::Known { first, benchmark }, matching.is_some())
+    let single = graph.convolution.as_ref().is_none_or(|c| c.data_type == 0);
+    let told = choice(single);
+    let certain = match told {
+        Some(choice) => of(choice),
+        None => {
+            Choice::ALL.into_iter().filter_map(of).find(|(e, _)| i64::try_from(*e) == Ok(engine))
+        }
+    };
+    let usual = of(Choice::First);
+    let Some((_, first)) = certain.or(usual) else { return (Answer::Unknown, false) };
+    // Other settings leave other proposals out: the real library's answer is nearer than the usual one.
+    if certain.is_none() && told.is_some() {
+        return (Answer::Unknown, false);
+    }
+    let benchmark = match table.and_then(|t| t.get(&keys::benchmark(&graph.signature))) {
+        Some([kept, largest]) if certain == usual => Some((*kept, *largest)),
+        _ => None,
+    };
+    (Answer::Known { first, benchmark }, certain.is_some())
 }
 
 fn operations(graph: &Graph) -> u64 {
     let Some(c) = &graph.convolution else { return 0 };
     let product =
-        |numbers: &[i64]| numbers.iter().fold(1u64, |a, n| a.saturating_mul((*n).unsigned_abs()));
+        |numbers: &[i64]| numbers.iter().fold(1u64, |a, n| a.saturating_mul(n.unsigned_abs()));
     // All three directions multiply every output by every weight of its filter.
-    match c.direction {
-        Direction::Forward | Direction::Data | Direction::Filter => {
-            product(&c.y).saturating_mul(product(&c.w[1..])).saturating_mul(2)
-        }
-    }
+    product(&c.y).saturating_mul(product(&c.w[1..])).saturating_mul(2)
 }
