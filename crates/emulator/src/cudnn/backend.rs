@@ -17,6 +17,10 @@ const TYPE_INT64: i32 = 3;
 const TYPE_DESCRIPTOR: i32 = 15;
 const TYPE_CHAR: i32 = 24;
 
+/// What a program with `torch.backends.cudnn.benchmark` should know.
+const BENCHMARK: &str =
+    "cudnn.benchmark keeps the fastest plan: two runs on a card can differ, and so can this one";
+
 static PLANS: Mutex<Option<Plans>> = Mutex::new(None);
 
 /// Acts on the state. Never while the real library runs: it may call back.
@@ -200,6 +204,9 @@ extern "C" fn cudnnBackendFinalize(descriptor: Descriptor) -> i32 {
         let (verdict, seen) = plans(|p| p.decide(address, engine, settings::choice, table));
         if let Some(seen) = seen {
             sizes::convolution(&seen);
+        }
+        if plans(|p| p.is_benchmark(address)) {
+            sizes::note(BENCHMARK.to_owned());
         }
         if verdict == Verdict::Taken {
             return 0;

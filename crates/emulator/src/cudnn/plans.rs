@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use vramwise_workspaces::keys::{self, Choice};
-use vramwise_workspaces::{Graph, Table, Tracker};
+use vramwise_workspaces::{Graph, Table, Tracker, estimate};
 
 /// Virtual speed of a convolution, operations a nanosecond.
 const FLOP_PER_NS: u64 = 400_000;
@@ -115,6 +115,12 @@ impl Plans {
         }
     }
 
+    /// Whether several plans were made of a plan's graph.
+    pub(super) fn is_benchmark(&self, plan: u64) -> bool {
+        let Some(graph) = self.tracker.graph(plan) else { return false };
+        self.rounds.get(&(Arc::as_ptr(&graph) as usize)).is_some_and(|r| r.count > 1)
+    }
+
     /// The real library has finalised a plan.
     pub(super) fn finalized(&mut self, plan: u64) {
         let Some(graph) = self.tracker.graph(plan) else { return };
@@ -172,11 +178,15 @@ fn look_up(
         }
     };
     let usual = of(Choice::First);
-    let Some((_, first)) = certain.or(usual) else { return (Answer::Unknown, false) };
-    // Other settings leave other proposals out: the real library's answer is nearer than the usual one.
-    if certain.is_none() && told.is_some() {
-        return (Answer::Unknown, false);
-    }
+    // What was measured under other settings is no help: those leave other proposals out.
+    let likely = if told.is_none() { certain.or(usual) } else { certain };
+    let Some((_, first)) = likely else {
+        let estimate =
+            table.and_then(|t| estimate::workspace(t, told.unwrap_or(Choice::First), graph));
+        let answer =
+            estimate.map_or(Answer::Unknown, |first| Answer::Known { first, benchmark: None });
+        return (answer, false);
+    };
     let benchmark = match table.and_then(|t| t.get(&keys::benchmark(&graph.signature))) {
         Some([kept, largest]) if certain == usual => Some((*kept, *largest)),
         _ => None,
@@ -190,4 +200,115 @@ fn operations(graph: &Graph) -> u64 {
         |numbers: &[i64]| numbers.iter().fold(1u64, |a, n| a.saturating_mul(n.unsigned_abs()));
     // All three directions multiply every output by every weight of its filter.
     product(&c.y).saturating_mul(product(&c.w[1..])).saturating_mul(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use vramwise_workspaces::{Builder, Facts, Value, attribute, kind};
+
+    use super::*;
+
+    const GRAPH: u64 = 100;
+
+    /// A graph with one operation of no tensors, and its signature.
+    fn plans() -> (Plans, String) {
+        let mut plans = Plans::default();
+        plans.tracker.create(1, kind::FORWARD);
+        plans.tracker.set(1, 700, Value::Real(vec![1.0]));
+        plans.tracker.finalize(1);
+        plans.tracker.create(GRAPH, kind::GRAPH);
+        plans.tracker.set_descriptors(GRAPH, attribute::GRAPH_OPERATIONS, &[1]);
+        plans.tracker.finalize(GRAPH);
+        plans.tracker.create(50, kind::ENGINE_CONFIG);
+        plans.tracker.derive(50, GRAPH);
+        let signature = plans.tracker.graph(GRAPH).unwrap().signature.clone();
+        (plans, signature)
+    }
+
+    fn plan(plans: &mut Plans, address: u64) {
+        plans.tracker.create(address, kind::PLAN);
+        plans.tracker.set_descriptors(address, attribute::PLAN_CONFIG, &[50]);
+    }
+
+    fn table(entries: &[(String, Vec<u64>)]) -> Table {
+        let mut builder = Builder::default();
+        for (key, numbers) in entries {
+            builder.insert(key, numbers.clone());
+        }
+        Table::from_bytes(&builder.to_bytes(&Facts::default()).unwrap()).unwrap()
+    }
+
+    fn usual(_single: bool) -> Option<Choice> {
+        Some(Choice::First)
+    }
+
+    #[test]
+    fn a_known_graph_is_not_asked_about() {
+        let (mut plans, signature) = plans();
+        let table = table(&[(keys::plan(Choice::First, &signature), vec![62, 4096])]);
+        plan(&mut plans, 200);
+        let (verdict, seen) = plans.decide(200, 7, usual, Some(&table));
+        assert_eq!((verdict, seen.map(|s| s.measured)), (Verdict::Taken, Some(true)));
+        assert_eq!(plans.workspace(200), Some(4096));
+        // A second plan was not measured: the real library is asked.
+        plan(&mut plans, 201);
+        assert_eq!(plans.decide(201, 7, usual, Some(&table)), (Verdict::Ask, None));
+        assert_eq!(plans.workspace(201), None);
+    }
+
+    #[test]
+    fn an_unknown_graph_is_left_to_the_library_and_counted_once() {
+        let (mut plans, _) = plans();
+        plan(&mut plans, 200);
+        let (verdict, seen) = plans.decide(200, 7, usual, None);
+        assert_eq!((verdict, seen.map(|s| s.measured)), (Verdict::Ask, Some(false)));
+        plan(&mut plans, 201);
+        assert_eq!(plans.decide(201, 8, usual, None), (Verdict::Ask, None));
+    }
+
+    #[test]
+    fn a_benchmark_meets_the_kept_plan_and_the_largest() {
+        let (mut plans, signature) = plans();
+        let table = table(&[
+            (keys::plan(Choice::First, &signature), vec![62, 10]),
+            (keys::benchmark(&signature), vec![5, 90]),
+        ]);
+        for address in 200..204 {
+            plan(&mut plans, address);
+            assert_eq!(plans.decide(address, 7, usual, Some(&table)).0, Verdict::Taken);
+        }
+        assert_eq!(
+            (200..204).map(|p| plans.workspace(p).unwrap()).collect::<Vec<_>>(),
+            [10, 5, 90, 0]
+        );
+        assert!(plans.is_benchmark(203));
+        // The kept plan is the fastest.
+        assert!((200..204).filter(|p| *p != 201).all(|p| plans.duration(p) > plans.duration(201)));
+    }
+
+    #[test]
+    fn other_settings_have_their_own_answers() {
+        let (mut plans, signature) = plans();
+        let table = table(&[
+            (keys::plan(Choice::First, &signature), vec![62, 10]),
+            (keys::plan(Choice::Deterministic, &signature), vec![30, 20]),
+        ]);
+        plan(&mut plans, 200);
+        plans.decide(200, 7, |_| Some(Choice::Deterministic), Some(&table));
+        assert_eq!(plans.workspace(200), Some(20));
+    }
+
+    #[test]
+    fn settings_that_cannot_be_told_are_guessed_from_the_engine() {
+        for (engine, workspace, measured) in [(30, 20, true), (62, 10, true), (7, 10, false)] {
+            let (mut plans, signature) = plans();
+            let table = table(&[
+                (keys::plan(Choice::First, &signature), vec![62, 10]),
+                (keys::plan(Choice::Deterministic, &signature), vec![30, 20]),
+            ]);
+            plan(&mut plans, 200);
+            let (_, seen) = plans.decide(200, engine, |_| None, Some(&table));
+            assert_eq!((plans.workspace(200), seen.unwrap().measured), (Some(workspace), measured));
+        }
+    }
 }
