@@ -37,7 +37,8 @@ fn collect_defined(folder: &Path, names: &mut BTreeSet<String>) {
 }
 
 /// One no-op each. A symbol file's line is `NAME [ARGUMENT=handle|4|8 …]`: that (integer) argument is a
-/// pointer that gets a new handle, or a zero of 4 or 8 bytes.
+/// pointer that gets a new handle, a zero of 4 or 8 bytes (a size), or `info` (success; `info:N` = for as many
+/// matrices as argument N says).
 fn stubs(defined: &BTreeSet<String>) -> String {
     let mut lines: BTreeMap<String, (String, bool)> = BTreeMap::new();
     let mut files: Vec<_> = fs::read_dir("symbols")
@@ -51,7 +52,11 @@ fn stubs(defined: &BTreeSet<String>) -> String {
         for line in fs::read_to_string(&file).expect("a text file").lines() {
             let (name, outs) = line.split_once(' ').unwrap_or((line, ""));
             if !name.is_empty() && !defined.contains(name) {
-                let harmless = if library { !outs.contains(['4', '8']) } else { is_harmless(name) };
+                let harmless = if library {
+                    !outs.contains("=4") && !outs.contains("=8")
+                } else {
+                    is_harmless(name)
+                };
                 lines.entry(name.to_owned()).or_insert_with(|| (outs.to_owned(), harmless));
             }
         }
@@ -63,7 +68,15 @@ fn stubs(defined: &BTreeSet<String>) -> String {
             .filter_map(|o| o.split_once('='))
             .map(|(i, what)| (i.parse().expect("an argument's number"), what))
             .collect();
-        let last = outs.iter().map(|(i, _)| i + 1).max().unwrap_or(0);
+        let count_of = |what: &str| {
+            what.split_once(':').map(|(_, n)| n.parse::<usize>().expect("an argument's number"))
+        };
+        let last = outs
+            .iter()
+            .flat_map(|(i, what)| [Some(*i), count_of(what)])
+            .flatten()
+            .max()
+            .map_or(0, |i| i + 1);
         let args: Vec<String> = (0..last).map(|i| format!("a{i}: usize")).collect();
         let unused: Vec<String> = (0..last)
             .filter(|i| outs.iter().all(|(o, _)| o != i))
@@ -76,6 +89,10 @@ fn stubs(defined: &BTreeSet<String>) -> String {
         for (i, what) in &outs {
             let _ = match *what {
                 "handle" => write!(body, "crate::stub::put_handle(a{i}); "),
+                "info" => write!(body, "crate::stub::put_info(a{i}, 1); "),
+                infos if infos.starts_with("info:") => {
+                    write!(body, "crate::stub::put_info(a{i}, a{}); ", count_of(infos).unwrap_or(0))
+                }
                 bytes => write!(body, "crate::stub::put_zero::<{bytes}>(a{i}); "),
             };
         }

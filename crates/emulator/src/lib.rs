@@ -12,6 +12,7 @@
 //! - [`machine`]: the state, without any C in it
 //! - [`runtime`], [`driver`]: the C faces of the CUDA runtime and driver API
 //! - [`blas`], [`collectives`], [`management`], [`profiling`]: what needs meaning of cuBLAS, NCCL, NVML, CUPTI
+//! - [`cudnn`]: cuDNN's descriptors without a device, its sizes from measurements
 //! - [`config`], [`report`]: what `vramwise rehearse` says to it, and what it answers
 //!
 //! Every exported function is called by C code with the contract of the header that declares it: pointers
@@ -28,6 +29,7 @@ mod abi;
 mod blas;
 mod collectives;
 mod config;
+mod cudnn;
 mod driver;
 mod exports;
 mod machine;

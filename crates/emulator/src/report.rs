@@ -44,6 +44,7 @@ pub(crate) fn write(machine: &mut Machine) {
         "devices": devices,
         "calls": {"malloc": calls.malloc, "free": calls.free, "map": calls.map, "unmap": calls.unmap},
         "unknown_calls": machine.unknown_calls,
+        "convolutions": crate::cudnn::report(),
         "values": {
             "answered": values.answered,
             "unknown": values.unknown,

@@ -5,6 +5,7 @@
 //! soname of CUDA 12 where that is needed.
 #![allow(unsafe_code)]
 #![allow(missing_docs, reason = "the functions are documented by nvrtc.h")]
+#![allow(non_snake_case, reason = "names of C")]
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -144,4 +145,28 @@ extern "C" fn nvrtcGetLoweredName(
 #[unsafe(no_mangle)]
 extern "C" fn nvrtcSetFlowCallback(_: usize, _: *const c_void, _: *mut c_void) -> i32 {
     0
+}
+
+/// Names that the library exports and that have no meaning here: loaders look for them before they use any.
+macro_rules! no_op {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        extern "C" fn $name() -> i32 {
+            0
+        }
+    )*};
+}
+
+no_op! {
+    __nvrtcCPEx
+    nvrtcGetOptiXIR
+    nvrtcGetOptiXIRSize
+    nvrtcGetPCHCreateStatus
+    nvrtcGetPCHHeapSize
+    nvrtcGetPCHHeapSizeRequired
+    nvrtcSetPCHHeapSize
+    nvrtcGetTileIR
+    nvrtcGetTileIRSize
+    nvrtcGetNVVM
+    nvrtcGetNVVMSize
 }

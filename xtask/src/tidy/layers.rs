@@ -32,11 +32,14 @@ const ANALYZE: &str = "vramwise-analyze";
 const PROFILE: &str = "vramwise-profile";
 const REHEARSE: &str = "vramwise-rehearse";
 const TESTKIT: &str = "vramwise-testkit";
+const WORKSPACES: &str = "vramwise-workspaces";
 
 /// Bottom-up. `pickle`, `types` and `model` are pure decisions; what they may use is listed by name.
 const LAYERS: &[Layer] = &[
     layer(TYPES, &[], Some(&[])),
     layer(PICKLE, &[], Some(&[])),
+    layer(WORKSPACES, &[], None),
+    layer("vramwise-probe", &[WORKSPACES], None),
     layer(TRACE, &[TYPES, PICKLE], None),
     layer(MODEL, &[TYPES], Some(&["thiserror"])),
     layer(REPLAY, &[TYPES, TRACE, MODEL], None),
