@@ -153,8 +153,7 @@ pub(crate) fn read(
 
 /// The highest peak of reserved bytes of a process on any device.
 fn peak(report: &TorchReport) -> u64 {
-    let peaks =
-        (0..report.devices.len()).map(|n| report.counter(n, "reserved_bytes.all.peak"));
+    let peaks = (0..report.devices.len()).map(|n| report.counter(n, "reserved_bytes.all.peak"));
     peaks.max().unwrap_or(0)
 }
 

@@ -111,7 +111,8 @@ impl Rehearsal {
         let mut session = Session::new(directory, self.replace, &libraries, torch.cuda_major())?;
         session.workspaces = match &self.workspaces {
             Some(table) => Some(
-                fs::canonicalize(table).map_err(|error| RehearsalError::io("read", table, error))?,
+                fs::canonicalize(table)
+                    .map_err(|error| RehearsalError::io("read", table, error))?,
             ),
             None => libraries.workspaces(&self.profile.card.id),
         };
@@ -222,7 +223,10 @@ impl Rehearsal {
             .env_remove("CUDA_VISIBLE_DEVICES");
         // A pass must not find the other one's compiled kernels: what is measured while compiling
         // takes memory too.
-        let caches = [("TORCHINDUCTOR_CACHE_DIR", pass), ("TRITON_CACHE_DIR", "triton")];
+        // Stacks show where compiled code lies by the name that torch.compile gives such directories.
+        let compiled = format!("torchinductor_{pass}");
+        let caches =
+            [("TORCHINDUCTOR_CACHE_DIR", compiled.as_str()), ("TRITON_CACHE_DIR", "triton")];
         for (name, place) in caches {
             if std::env::var_os(name).is_none() {
                 command.env(name, session.path("cache").join(place));

@@ -22,7 +22,7 @@ const PYTHON: &[(&str, &str)] = &[
 ];
 /// What is of no use when the program has ended. Code that was compiled for the pass that counts is kept:
 /// stacks name its lines.
-const SCAFFOLD: [&str; 4] = ["lib", "python", "cache/1", "cache/triton"];
+const SCAFFOLD: [&str; 4] = ["lib", "python", "cache/torchinductor_1", "cache/triton"];
 
 /// A prepared directory.
 #[derive(Debug)]

@@ -38,8 +38,26 @@ pub(crate) struct DeviceMemory {
     shared: BTreeMap<u64, Shared>,
 }
 
+/// What the driver itself has placed, bytes: at the start, and when the first kernel loads its module. Seen in
+/// the addresses of first allocations on an H200; the bytes themselves are part of the context.
+const DRIVER_AT_START: [u64; 1] = [6 << 20];
+pub(crate) const DRIVER_AT_FIRST_KERNEL: [u64; 4] = [2 << 20, 32 << 20, 32 << 20, 30 << 20];
+
 impl DeviceMemory {
     pub(crate) fn new(device: usize) -> Self {
+        let mut memory = Self::empty(device);
+        memory.driver_takes(&DRIVER_AT_START);
+        memory
+    }
+
+    /// The driver's own allocations take addresses between the program's.
+    pub(crate) fn driver_takes(&mut self, sizes: &[u64]) {
+        for bytes in sizes {
+            self.placement.place(*bytes);
+        }
+    }
+
+    fn empty(device: usize) -> Self {
         Self {
             device,
             placement: DriverPlacement::default(),

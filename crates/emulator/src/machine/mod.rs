@@ -214,6 +214,9 @@ impl Machine {
         if let Some(card) = self.devices.get_mut(device) {
             card.active = true;
             if card.context.reach(step) {
+                if step == Step::FirstKernel {
+                    card.memory.driver_takes(&memory::DRIVER_AT_FIRST_KERNEL);
+                }
                 card.note_peak();
             }
         }
