@@ -92,9 +92,15 @@ def _hooks(config):
 
         vramwise_ranks.install(module, config["world_size"], config["rank"])
 
+    def data_parallel(module):
+        import vramwise_ranks
+
+        vramwise_ranks.install_data_parallel(module)
+
     hooks = {"torch": torch}
     if config.get("world_size", 1) > 1:
         hooks["torch.distributed.distributed_c10d"] = distributed
+        hooks["torch.nn.parallel.distributed"] = data_parallel
     if "checkpoint" in (config.get("strategies") or []):
         import vramwise_strategies
 

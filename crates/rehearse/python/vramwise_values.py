@@ -25,6 +25,8 @@ MOST_FLOATS = 4096
 
 KNOWN, ASSUMED = 1, 2
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+# Tensors that stand for others while shapes are worked out.
+_WITHOUT_MEMORY = ("FakeTensor", "FunctionalTensor")
 _EMPTY = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided"}
 # In-place operations that do not read what they overwrite.
 _OVERWRITE = {"aten::zero_", "aten::fill_", "aten::copy_", "aten::random_", "aten::normal_", "aten::uniform_",
@@ -160,9 +162,11 @@ class Values(TorchDispatchMode):
         self.places = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if any(t not in _PLAIN for t in types):
-            return NotImplemented  # its own handler comes first, and its parts come back here
         kwargs = kwargs or {}
+        if any(t not in _PLAIN for t in types):
+            if any(t.__name__ in _WITHOUT_MEMORY for t in types):
+                return func(*args, **kwargs)
+            return NotImplemented  # its own handler comes first, and its parts come back here
         op = self.ops.get(func)
         if op is None:
             op = self.ops[func] = _Op(func)

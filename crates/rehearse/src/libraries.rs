@@ -17,6 +17,7 @@ pub(crate) const VARIABLE: &str = "VRAMWISE_LIB_DIR";
 pub(crate) struct Libraries {
     emulator: PathBuf,
     nvrtc: PathBuf,
+    places: Vec<PathBuf>,
 }
 
 impl Libraries {
@@ -35,7 +36,14 @@ impl Libraries {
             let found = found.and_then(|path| fs::canonicalize(path).ok());
             found.ok_or_else(|| RehearsalError::NoEmulator { name, places: places.clone() })
         };
-        Ok(Self { emulator: find(EMULATOR)?, nvrtc: find(NVRTC)? })
+        Ok(Self { emulator: find(EMULATOR)?, nvrtc: find(NVRTC)?, places: places.clone() })
+    }
+
+    /// The table of cuDNN's workspaces on a card, `ID.workspaces`, where one lies beside the libraries.
+    pub(crate) fn workspaces(&self, card: &str) -> Option<PathBuf> {
+        let name = format!("{card}.workspaces");
+        let found = self.places.iter().map(|place| place.join(&name)).find(|path| path.is_file());
+        found.and_then(|path| fs::canonicalize(path).ok())
     }
 
     /// Puts them into a directory under the names of what they stand for, and returns those to preload.

@@ -121,13 +121,7 @@ pub(crate) fn read(
 ) -> Outcome {
     let directory = &session.directory;
     let mut processes = reports::torch_reports(directory);
-    let peak = |report: &TorchReport| {
-        (0..report.devices.len())
-            .map(|n| report.counter(n, "reserved_bytes.all.peak"))
-            .max()
-            .unwrap_or(0)
-    };
-    processes.sort_by_key(|report| std::cmp::Reverse(peak(report)));
+    processes.sort_by_key(|process| std::cmp::Reverse(peak(process)));
     let mut reports: Vec<DeviceReport> =
         read_all(directory, "device.").into_iter().map(|(_, report)| report).collect();
     reports.sort_by_key(|report| report.pid);
@@ -135,8 +129,7 @@ pub(crate) fn read(
     let devices = devices(rehearsal, &processes, &reports);
     let verdict = match (ended.status, oom) {
         (0, _) => Verdict::Fits,
-        (_, Some(_)) => Verdict::DoesNotFit,
-        _ if ended.timed_out => Verdict::Unknown,
+        (_, Some(_)) if !ended.timed_out && !ended.interrupted => Verdict::DoesNotFit,
         _ => Verdict::Unknown,
     };
     let reads = reads(session, &rehearsal.values);
@@ -156,6 +149,12 @@ pub(crate) fn read(
     };
     doubt(rehearsal, session, strict, &mut outcome);
     outcome
+}
+
+/// The highest peak of reserved bytes of a process on any device.
+fn peak(report: &TorchReport) -> u64 {
+    let peaks = (0..report.devices.len()).map(|n| report.counter(n, "reserved_bytes.all.peak"));
+    peaks.max().unwrap_or(0)
 }
 
 /// Sums the processes' memory by device.
@@ -288,11 +287,11 @@ fn doubt(rehearsal: &Rehearsal, session: &Session, strict: bool, outcome: &mut O
             learned.status
         ));
     }
-    if outcome.processes.len() > 1 {
+    let holding = outcome.processes.iter().filter(|process| peak(process) > 0).count();
+    if holding > 1 {
         notes.push(format!(
-            "{} processes used the device; each was given the whole card, and the figures are sums of \
-             their peaks",
-            outcome.processes.len()
+            "{holding} processes used the device; each was given the whole card, and the figures are sums \
+             of their peaks"
         ));
     }
     if outcome.processes.is_empty() {

@@ -51,6 +51,8 @@ pub struct Rehearsal {
     pub time_limit: Option<Duration>,
     /// Be rank `.1` of `.0` processes.
     pub rank: Option<(u32, u32)>,
+    /// A table of cuDNN's workspaces on this card, instead of the one that is installed.
+    pub workspaces: Option<PathBuf>,
     /// Where segments are placed: 0 = as a driver does, else an order that belongs to the number.
     pub seed: u64,
     /// What to do about values.
@@ -80,6 +82,7 @@ impl Rehearsal {
             steps: None,
             time_limit: None,
             rank: None,
+            workspaces: None,
             seed: 0,
             values: Values::TwoPasses,
             strategies: Vec::new(),
@@ -105,7 +108,14 @@ impl Rehearsal {
         let torch = python::torch(&self.command, self.python.as_deref())?;
         let libraries = Libraries::find()?;
         let directory = self.directory.as_deref();
-        let session = Session::new(directory, self.replace, &libraries, torch.cuda_major())?;
+        let mut session = Session::new(directory, self.replace, &libraries, torch.cuda_major())?;
+        session.workspaces = match &self.workspaces {
+            Some(table) => Some(
+                fs::canonicalize(table)
+                    .map_err(|error| RehearsalError::io("read", table, error))?,
+            ),
+            None => libraries.workspaces(&self.profile.card.id),
+        };
         let mut values = self.values.clone();
         let strict = machine::overcommit_is_strict();
         if strict && values != Values::Off {
@@ -155,7 +165,7 @@ impl Rehearsal {
             "memory_bytes": self.total_bytes(),
             "context_bytes": null,
             "seed": self.seed,
-            "workspaces": null,
+            "workspaces": session.workspaces,
             "values": {"mode": device_mode, "file": log},
             "cuda": torch.cuda,
             "world_size": world_size,
@@ -213,7 +223,10 @@ impl Rehearsal {
             .env_remove("CUDA_VISIBLE_DEVICES");
         // A pass must not find the other one's compiled kernels: what is measured while compiling
         // takes memory too.
-        let caches = [("TORCHINDUCTOR_CACHE_DIR", pass), ("TRITON_CACHE_DIR", "triton")];
+        // Stacks show where compiled code lies by the name that torch.compile gives such directories.
+        let compiled = format!("torchinductor_{pass}");
+        let caches =
+            [("TORCHINDUCTOR_CACHE_DIR", compiled.as_str()), ("TRITON_CACHE_DIR", "triton")];
         for (name, place) in caches {
             if std::env::var_os(name).is_none() {
                 command.env(name, session.path("cache").join(place));

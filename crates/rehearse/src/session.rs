@@ -20,8 +20,9 @@ const PYTHON: &[(&str, &str)] = &[
     ("vramwise_ranks.py", include_str!("../python/vramwise_ranks.py")),
     ("vramwise_strategies.py", include_str!("../python/vramwise_strategies.py")),
 ];
-/// What is of no use when the program has ended.
-const SCAFFOLD: [&str; 3] = ["lib", "python", "cache"];
+/// What is of no use when the program has ended. Code that was compiled for the pass that counts is kept:
+/// stacks name its lines.
+const SCAFFOLD: [&str; 4] = ["lib", "python", "cache/torchinductor_1", "cache/triton"];
 
 /// A prepared directory.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct Session {
     pub(crate) directory: PathBuf,
     /// The objects to preload.
     pub(crate) preload: Vec<PathBuf>,
+    /// The table of cuDNN's workspaces.
+    pub(crate) workspaces: Option<PathBuf>,
 }
 
 impl Session {
@@ -48,7 +51,7 @@ impl Session {
             }
             None => temporary()?,
         };
-        let session = Self { preload: Vec::new(), directory };
+        let session = Self { preload: Vec::new(), workspaces: None, directory };
         session.make("lib")?;
         session.make("python")?;
         for (name, text) in PYTHON {
@@ -121,8 +124,9 @@ fn clear(directory: &Path, replace: bool) -> Result<(), RehearsalError> {
         return Err(RehearsalError::Occupied(directory.to_owned()));
     }
     for (name, path) in found {
-        let ours = SCAFFOLD.contains(&name.as_str())
-            || ["pass1", "pass1.log", CONFIG, "report.json"].contains(&name.as_str())
+        let ours = ["lib", "python", "cache", "pass1", "pass1.log", "pass2.log", CONFIG]
+            .contains(&name.as_str())
+            || name == "report.json"
             || ["device.", "torch.", "snapshot.", "values.", "bootstrap.", "workspaces."]
                 .iter()
                 .any(|start| name.starts_with(start));

@@ -19,6 +19,9 @@ const LIBRARIES: [&str; 10] = [
     "peft",
 ];
 
+/// Our own files inside a rehearsed program.
+const BOOTSTRAP: &[&str] =
+    &["/python/vramwise_strategies.py", "/python/vramwise_values.py", "/python/vramwise_record.py"];
 /// Endings of files that Python lines stand in; everything else is C++ or nothing.
 const PYTHON: [&str; 4] = [".py", ".pyw", ".pyx", ".ipynb"];
 
@@ -36,6 +39,9 @@ pub fn is_framework(filename: &str) -> bool {
         return false;
     }
     if !PYTHON.iter().any(|end| filename.ends_with(end)) {
+        return true;
+    }
+    if BOOTSTRAP.iter().any(|end| filename.ends_with(end)) {
         return true;
     }
     let mut parts = filename.split(['/', '\\']).peekable();

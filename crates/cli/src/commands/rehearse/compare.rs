@@ -175,10 +175,14 @@ fn conclusion(
             format!("makes it fit; {holder}")
         }
         0 => format!("changes nothing: {holder}"),
-        change if change < 0 && small => format!("saves next to nothing ({size}): {holder}"),
+        _ if small => format!("changes next to nothing ({}{size}): {holder}", sign(change)),
         change if change < 0 => format!("takes off {size}; {holder}"),
         _ => format!("costs {size}; {holder}"),
     }
+}
+
+fn sign(change: i64) -> &'static str {
+    if change < 0 { "-" } else { "+" }
 }
 
 fn render(comparison: &Comparison, context: &Context) -> String {

@@ -33,6 +33,9 @@ pub(crate) struct Surroundings {
     /// (one: quicker, less exact), nowhere (off: zeros), or the values.jsonl of an earlier rehearsal.
     #[arg(long, value_name = "two|one|off|FILE", default_value = "two", value_parser = values)]
     values: Values,
+    /// A table of cuDNN's workspaces on the card, instead of the one that is installed.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    workspaces: Option<PathBuf>,
     /// Place segments in another order, which belongs to N, than a driver does.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -62,6 +65,7 @@ impl Surroundings {
         rehearsal.steps = self.steps;
         rehearsal.time_limit = self.time_limit;
         rehearsal.values.clone_from(&self.values);
+        rehearsal.workspaces.clone_from(&self.workspaces);
         rehearsal.seed = self.seed;
         rehearsal.python.clone_from(&self.python);
         rehearsal.emulate_anyway = self.emulate_anyway;
