@@ -69,6 +69,9 @@ pub struct Rehearsal {
     pub streams: Streams,
 }
 
+/// The cuDNN whose table is wanted where a card has several: today's.
+const CUDNN: u32 = 91_900;
+
 impl Rehearsal {
     /// One of these cards, two passes, nothing else.
     pub fn new(command: Vec<String>, profile: Profile) -> Self {
@@ -98,6 +101,17 @@ impl Rehearsal {
         self.memory.unwrap_or(self.profile.card.total_bytes)
     }
 
+    /// The table of cuDNN's workspaces on this card that comes with vramwise, written into the session.
+    fn shipped_workspaces(&self, session: &Session) -> Result<Option<PathBuf>, RehearsalError> {
+        let card = &self.profile.card.name;
+        let Some(table) = vramwise_workspaces::shipped::for_card(card, CUDNN) else {
+            return Ok(None);
+        };
+        let path = session.path("workspaces.bin");
+        fs::write(&path, table.bytes).map_err(|error| RehearsalError::io("write", &path, error))?;
+        Ok(Some(path))
+    }
+
     /// Checks the machine, finds Python and PyTorch, and runs the program.
     ///
     /// # Errors
@@ -114,7 +128,10 @@ impl Rehearsal {
                 fs::canonicalize(table)
                     .map_err(|error| RehearsalError::io("read", table, error))?,
             ),
-            None => libraries.workspaces(&self.profile.card.id),
+            None => match libraries.workspaces(&self.profile.card.id) {
+                Some(table) => Some(table),
+                None => self.shipped_workspaces(&session)?,
+            },
         };
         let mut values = self.values.clone();
         let strict = machine::overcommit_is_strict();
