@@ -6,5 +6,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod failure;
 pub mod oom;
 pub mod peak;

@@ -44,7 +44,7 @@ const LAYERS: &[Layer] = &[
     layer(MODEL, &[TYPES], Some(&["thiserror"])),
     layer(REPLAY, &[TYPES, TRACE, MODEL], None),
     layer(TUNE, &[TYPES, TRACE, MODEL, REPLAY], None),
-    layer(ANALYZE, &[TYPES, TRACE, MODEL, REPLAY], None),
+    layer(ANALYZE, &[TYPES, TRACE, MODEL, REPLAY, TUNE], None),
     layer(PROFILE, &[], None),
     layer(REHEARSE, &[TYPES, TRACE, MODEL, REPLAY, ANALYZE, PROFILE], None),
     layer("vramwise-cli", &[TYPES, TRACE, MODEL, REPLAY, TUNE, ANALYZE, PROFILE, REHEARSE], None),

@@ -38,7 +38,7 @@ pub struct Group {
 }
 
 /// Names the groups of blocks; remembers the names of stacks.
-pub(super) struct Namer<'a> {
+pub(crate) struct Namer<'a> {
     snapshot: &'a Snapshot,
     by: By,
     frames: usize,
@@ -46,17 +46,20 @@ pub(super) struct Namer<'a> {
 }
 
 impl<'a> Namer<'a> {
-    pub(super) fn new(snapshot: &'a Snapshot, by: By, frames: usize) -> Self {
+    pub(crate) fn new(snapshot: &'a Snapshot, by: By, frames: usize) -> Self {
         Self { snapshot, by, frames, names: FxHashMap::default() }
     }
 
-    pub(super) fn name(&mut self, piece: &Piece) -> String {
+    /// The name of a stack.
+    pub(crate) fn stack(&mut self, stack: StackId) -> String {
+        let (snapshot, by, frames) = (self.snapshot, self.by, self.frames);
+        let name = || stack_name(&fold::place(snapshot, stack, frames), by);
+        self.names.entry(stack).or_insert_with(name).clone()
+    }
+
+    pub(crate) fn name(&mut self, piece: &Piece) -> String {
         match self.by {
-            By::Stack | By::Module => {
-                let (snapshot, by, frames) = (self.snapshot, self.by, self.frames);
-                let name = || stack_name(&fold::place(snapshot, piece.stack, frames), by);
-                self.names.entry(piece.stack).or_insert_with(name).clone()
-            }
+            By::Stack | By::Module => self.stack(piece.stack),
             By::Stream if piece.stream == 0 => "default stream".to_owned(),
             By::Stream => format!("stream {:#x}", piece.stream),
             By::Pool => match piece.pool {
@@ -71,7 +74,7 @@ impl<'a> Namer<'a> {
 }
 
 /// A pool's name.
-pub(super) fn pool_name(id: (u64, u64)) -> String {
+pub(crate) fn pool_name(id: (u64, u64)) -> String {
     if id == (0, 0) {
         "default pool".to_owned()
     } else {
@@ -104,7 +107,7 @@ fn stack_name(place: &Place, by: By) -> String {
 }
 
 /// The groups of these blocks, the most bytes first, then by name.
-pub(super) fn groups<'b>(
+pub(crate) fn groups<'b>(
     blocks: impl Iterator<Item = &'b Piece>,
     namer: &mut Namer<'_>,
 ) -> Vec<Group> {

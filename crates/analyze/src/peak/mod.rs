@@ -11,12 +11,12 @@
 mod alone;
 mod curve;
 mod fold;
-mod holders;
+pub(crate) mod holders;
 mod inspect;
 mod phase;
 mod pinned;
-mod replayed;
-mod state;
+pub(crate) mod replayed;
+pub(crate) mod state;
 mod waste;
 
 pub use curve::Column;

@@ -91,7 +91,7 @@ impl<'a> Replayed<'a> {
     }
 }
 
-fn event_of(recording: &Recording, events: &Events, op: usize) -> usize {
+pub(crate) fn event_of(recording: &Recording, events: &Events, op: usize) -> usize {
     let program = &recording.program;
     let first = program.events.get(op).map_or(0, |e| *e as usize);
     if !matches!(program.ops.get(op), Some(Op::Malloc { .. } | Op::Failed { .. })) {

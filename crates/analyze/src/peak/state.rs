@@ -8,45 +8,45 @@ use vramwise_types::Action;
 
 /// A segment with its blocks.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
-    pub(super) size: u64,
-    pub(super) stream: u64,
-    pub(super) pool: (u64, u64),
-    pub(super) small: bool,
-    pub(super) expandable: bool,
+pub(crate) struct Held {
+    pub(crate) size: u64,
+    pub(crate) stream: u64,
+    pub(crate) pool: (u64, u64),
+    pub(crate) small: bool,
+    pub(crate) expandable: bool,
     /// Range of [`State::blocks`].
-    pub(super) blocks: std::ops::Range<usize>,
+    pub(crate) blocks: std::ops::Range<usize>,
 }
 
 /// A block, or an allocation where only the history tells of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
-    pub(super) addr: u64,
-    pub(super) size: u64,
-    pub(super) requested: u64,
-    pub(super) state: BlockState,
-    pub(super) stream: u64,
+pub(crate) struct Piece {
+    pub(crate) addr: u64,
+    pub(crate) size: u64,
+    pub(crate) requested: u64,
+    pub(crate) state: BlockState,
+    pub(crate) stream: u64,
     /// Pool and whether it is the small half; `None` where only the history tells of the block.
-    pub(super) pool: Option<((u64, u64), bool)>,
-    pub(super) stack: StackId,
+    pub(crate) pool: Option<((u64, u64), bool)>,
+    pub(crate) stack: StackId,
     /// Whether it was there before the recording began.
-    pub(super) before: bool,
+    pub(crate) before: bool,
 }
 
 /// The memory of one moment.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub(crate) struct State {
     /// The segments; `None` where they are not known.
-    pub(super) segments: Option<Vec<Held>>,
-    pub(super) blocks: Vec<Piece>,
-    pub(super) reserved: u64,
-    pub(super) exact: bool,
+    pub(crate) segments: Option<Vec<Held>>,
+    pub(crate) blocks: Vec<Piece>,
+    pub(crate) reserved: u64,
+    pub(crate) exact: bool,
 }
 
 impl State {
     /// What the snapshot itself shows: the end. `is_before` tells by address whether a block in use is
     /// older than the recording.
-    pub(super) fn at_end(device: &DeviceTrace, is_before: impl Fn(u64) -> bool) -> Self {
+    pub(crate) fn at_end(device: &DeviceTrace, is_before: impl Fn(u64) -> bool) -> Self {
         let mut state = State { exact: true, ..State::default() };
         let mut segments = Vec::new();
         for segment in &device.segments {
@@ -77,7 +77,7 @@ impl State {
     }
 
     /// What the replay shows after the operation that ends with event `until`.
-    pub(super) fn of_replay(
+    pub(crate) fn of_replay(
         views: &[SegmentView],
         recording: &Recording,
         events: &Events,
@@ -144,7 +144,7 @@ impl State {
     }
 
     /// The blocks that the program holds.
-    pub(super) fn allocated(&self) -> impl Iterator<Item = &Piece> {
+    pub(crate) fn allocated(&self) -> impl Iterator<Item = &Piece> {
         self.blocks.iter().filter(|b| b.state == BlockState::ActiveAllocated)
     }
 }
