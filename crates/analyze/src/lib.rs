@@ -7,5 +7,6 @@
 #![forbid(unsafe_code)]
 
 pub mod failure;
+pub mod leaks;
 pub mod oom;
 pub mod peak;

@@ -6,7 +6,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
 use vramwise_types::{ParseVersionError, TorchVersion};
 
 use crate::commands::{
-    completions, devices, explain, fit, inspect, man, rehearse, replay, tune, validate,
+    completions, devices, explain, fit, inspect, leaks, man, rehearse, replay, tune, validate,
 };
 use crate::style::ColourChoice;
 
@@ -19,6 +19,7 @@ Examples:
   vramwise replay snapshot.pickle         does the model reproduce it exactly
   vramwise tune snapshot.pickle           the best allocator settings for this program
   vramwise explain train.log              why did it run out of memory, and what would help
+  vramwise leaks snapshot.pickle          what grows from step to step
   vramwise rehearse --gpu rtx4090 -- python train.py
                                           will it fit on that card; it need not be there
   vramwise fit --gpu rtx4090 --vary batch=1..512 -- python train.py --batch {batch}
@@ -77,6 +78,7 @@ pub(crate) enum Command {
     Tune(tune::Args),
     Inspect(inspect::Args),
     Explain(explain::Args),
+    Leaks(leaks::Args),
     Rehearse(rehearse::Args),
     Fit(fit::Args),
     Devices(devices::Args),

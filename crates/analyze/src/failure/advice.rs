@@ -235,7 +235,8 @@ impl Adviser<'_> {
     fn release(&mut self) {
         let mut sums: std::collections::BTreeMap<&str, (u64, usize)> =
             std::collections::BTreeMap::new();
-        for held in self.held {
+        // What has no line of its own cannot be told to be freed.
+        for held in self.held.iter().filter(|h| !h.place.starts_with('(')) {
             let sum = sums.entry(&held.place).or_default();
             sum.0 += held.bytes;
             sum.1 += 1;

@@ -65,8 +65,10 @@ impl Case<'_> {
                 if limit.given { "" } else { ", which no limit of this recording exceeds" },
             ));
             verdict.cause = self.capacity_cause();
-        } else if let Some(cause) = self.proved_cause(&mut verdict.why) {
+        } else if let Some((cause, bytes)) = self.proved_cause(&mut verdict.why) {
             verdict.cause = cause;
+            // Less than what is missing can decide only together with how blocks happen to lie.
+            verdict.confidence = if bytes >= self.missing() { 0.95 } else { 0.8 };
         } else if self.recorded && limit.given && self.refused_within_limit() {
             verdict.cause = Cause::RefusedAlthoughFree;
             verdict.confidence = 0.7;
@@ -154,7 +156,7 @@ impl Case<'_> {
     }
 
     /// A cause that a replay without it takes away.
-    fn proved_cause(&self, why: &mut Vec<String>) -> Option<Cause> {
+    fn proved_cause(&self, why: &mut Vec<String>) -> Option<(Cause, u64)> {
         let a = &self.account;
         let limit = Some(self.limit.low);
         if a.free_private > 0 {
@@ -167,7 +169,7 @@ impl Case<'_> {
                     Human(a.free_private),
                     trial.says()
                 ));
-                return Some(Cause::PrivatePools);
+                return Some((Cause::PrivatePools, a.free_private));
             }
         }
         if a.pending > 0 {
@@ -179,7 +181,7 @@ impl Case<'_> {
                     Human(a.pending),
                     trial.says()
                 ));
-                return Some(Cause::PendingFree);
+                return Some((Cause::PendingFree, a.pending));
             }
         }
         None
@@ -190,9 +192,14 @@ impl Case<'_> {
         a.reserved.saturating_add(a.segment) <= self.limit.low && self.card_had_room()
     }
 
+    /// Bytes that would have to come free for the driver to serve the request.
+    fn missing(&self) -> u64 {
+        let a = &self.account;
+        a.reserved.saturating_add(a.segment).saturating_sub(self.limit.low)
+    }
+
     /// What fragmentation is good for, whether it is the cause or not.
     fn fragments(&self, verdict: &mut Verdict) {
-        let a = &self.account;
         let stuck: u64 = self.pinned.iter().map(|s| s.free).sum();
         if stuck == 0 {
             return;
@@ -211,7 +218,7 @@ impl Case<'_> {
         }
         if !is_cause {
             verdict.contributing.push((Cause::Fragmentation, stuck));
-            let short = a.reserved.saturating_add(a.segment).saturating_sub(self.limit.low);
+            let short = self.missing();
             if verdict.hopeless || stuck < short {
                 line.push_str(&format!(
                     "; {} is missing under {}, so that it is a part of it and not the cause",

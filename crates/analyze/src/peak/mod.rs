@@ -10,7 +10,7 @@
 
 mod alone;
 mod curve;
-mod fold;
+pub(crate) mod fold;
 pub(crate) mod holders;
 mod inspect;
 mod phase;

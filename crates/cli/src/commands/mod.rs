@@ -5,6 +5,7 @@ pub(crate) mod devices;
 pub(crate) mod explain;
 pub(crate) mod fit;
 pub(crate) mod inspect;
+pub(crate) mod leaks;
 pub(crate) mod man;
 pub(crate) mod rehearse;
 pub(crate) mod replay;
@@ -24,6 +25,7 @@ pub(crate) fn run(command: Command, context: &Context) -> Result<Status, Failure
         Command::Tune(args) => tune::run(&args, context),
         Command::Inspect(args) => inspect::run(&args, context),
         Command::Explain(args) => explain::run(&args, context),
+        Command::Leaks(args) => leaks::run(&args, context),
         Command::Rehearse(args) => rehearse::run(&args, context),
         Command::Fit(args) => fit::run(&args, context),
         Command::Devices(args) => devices::run(&args, context),
