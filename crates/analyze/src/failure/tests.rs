@@ -110,7 +110,7 @@ fn what_is_in_force_is_not_advised() {
 
 #[test]
 fn private_pools_are_the_cause_where_one_pool_for_all_would_do() {
-    let failure = failure("graphs_shared__default", Some(400 * MIB));
+    let failure = failure("graphs_shared__default", Some(500 * MIB));
     assert_eq!(failure.cause, Cause::PrivatePools);
     assert!(failure.account.free_private > 0 && !failure.recorded);
     let pools = failure.advice.iter().find(|a| a.action.contains("private pools"));

@@ -8,6 +8,7 @@
 mod explain;
 mod help;
 mod inspect;
+mod leaks;
 mod replay;
 mod room;
 mod streams;
