@@ -252,12 +252,12 @@ impl Adviser<'_> {
             if trial.passes {
                 self.proved(
                     format!(
-                        "free what {place} keeps before this request, or move it to the host: {} in \
-                         {blocks} {}",
+                        "hold less of what {place} allocates ({} in {blocks} {} now): drop or move to \
+                         the host what this step does not need, recompute the rest (checkpointing)",
                         Human(bytes),
                         if blocks == 1 { "block" } else { "blocks" }
                     ),
-                    format!("if it were freed just before, {}", trial.says()),
+                    format!("if none of it were held when the request comes, {}", trial.says()),
                     trial,
                 );
                 return;

@@ -1,5 +1,7 @@
 //! The cause, by arithmetic first and by replay where arithmetic leaves it open.
 
+use std::fmt::Write as _;
+
 use vramwise_model::settings::Config;
 use vramwise_replay::Program;
 use vramwise_types::Human;
@@ -214,17 +216,21 @@ impl Case<'_> {
             self.pinned.iter().map(|s| s.blocks.len()).sum::<usize>()
         );
         if let Some(place) = self.pinned.first().and_then(|s| s.blocks.first()).map(|b| &b.place) {
-            line.push_str(&format!(" (most of it allocated at {place})"));
+            let _ = write!(line, " (most of it allocated at {place})");
         }
         if !is_cause {
             verdict.contributing.push((Cause::Fragmentation, stuck));
-            let short = self.missing();
-            if verdict.hopeless || stuck < short {
-                line.push_str(&format!(
-                    "; {} is missing under {}, so that it is a part of it and not the cause",
-                    Human(short),
-                    Human(self.limit.low)
-                ));
+            let (missing, low) = (self.missing(), self.limit.low);
+            let without = self.account.needed().saturating_sub(low);
+            if without > 0 {
+                let _ = write!(
+                    line,
+                    "; {} is missing under {}, and without any of it {} still would be: it is a part \
+                     of it and not the cause",
+                    Human(missing),
+                    Human(low),
+                    Human(without)
+                );
             }
         }
         verdict.why.push(line);

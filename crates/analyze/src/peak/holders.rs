@@ -22,6 +22,10 @@ pub enum By {
     Pool,
     /// Power of two of the block's size.
     Size,
+    /// What it is for, as far as that can be inferred.
+    Category,
+    /// The annotations that were open when it was allocated.
+    Phase,
 }
 
 /// Blocks of one group.
@@ -69,6 +73,8 @@ impl<'a> Namer<'a> {
                 None => "(pool not known)".to_owned(),
             },
             By::Size => size_class(piece.size),
+            // Named by those who know the device: see `inspect::Grouper`.
+            By::Category | By::Phase => String::new(),
         }
     }
 }
@@ -111,9 +117,17 @@ pub(crate) fn groups<'b>(
     blocks: impl Iterator<Item = &'b Piece>,
     namer: &mut Namer<'_>,
 ) -> Vec<Group> {
+    groups_by(blocks, |block| namer.name(block))
+}
+
+/// The groups of these blocks under names of any kind.
+pub(crate) fn groups_by<'b>(
+    blocks: impl Iterator<Item = &'b Piece>,
+    mut name: impl FnMut(&Piece) -> String,
+) -> Vec<Group> {
     let mut sums: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
     for block in blocks {
-        let sum = sums.entry(namer.name(block)).or_default();
+        let sum = sums.entry(name(block)).or_default();
         sum.0 = sum.0.saturating_add(block.size);
         sum.1 = sum.1.saturating_add(block.requested);
         sum.2 += 1;

@@ -29,6 +29,8 @@ pub(crate) struct Piece {
     /// Pool and whether it is the small half; `None` where only the history tells of the block.
     pub(crate) pool: Option<((u64, u64), bool)>,
     pub(crate) stack: StackId,
+    /// Event that allocated it; `None` where the history does not have it.
+    pub(crate) event: Option<usize>,
     /// Whether it was there before the recording began.
     pub(crate) before: bool,
 }
@@ -61,6 +63,7 @@ impl State {
                 stream: segment.stream,
                 pool: Some((segment.pool_id, small)),
                 stack: b.stack,
+                event: None,
                 before: b.state != BlockState::Inactive && is_before(b.address),
             }));
             segments.push(Held {
@@ -73,6 +76,15 @@ impl State {
             });
         }
         state.segments = Some(segments);
+        let stacks: Vec<StackId> = state.blocks.iter().map(|b| b.stack).collect();
+        state.find_origins(&device.events, device.events.len());
+        // What the snapshot itself says of a block comes first; an older block has no event of ours.
+        for (block, stack) in state.blocks.iter_mut().zip(stacks) {
+            if stack != StackId::NONE || block.before {
+                block.stack = stack;
+            }
+            block.event = block.event.filter(|_| !block.before);
+        }
         state
     }
 
@@ -103,6 +115,7 @@ impl State {
                 stream,
                 pool: Some((pool, view.small)),
                 stack: StackId::NONE,
+                event: None,
                 before: false,
             }));
             segments.push(Held {
@@ -115,14 +128,13 @@ impl State {
             });
         }
         state.segments = Some(segments);
-        if !events.stack.is_empty() {
-            state.find_stacks(events, until);
-        }
+        state.find_origins(events, until);
         state
     }
 
-    /// Gives every block in use the stack of the last allocation at its address up to `until`.
-    fn find_stacks(&mut self, events: &Events, until: usize) {
+    /// Gives every block in use the event of the last allocation at its address up to `until`, and its
+    /// stack.
+    pub(crate) fn find_origins(&mut self, events: &Events, until: usize) {
         let in_use = |b: &Piece| b.state != BlockState::Inactive;
         let mut wanted: FxHashMap<u64, usize> = self
             .blocks
@@ -138,7 +150,10 @@ impl State {
             if events.action[i] == Action::Alloc
                 && let Some(block) = wanted.remove(&events.addr[i])
             {
-                self.blocks[block].stack = events.stack_of(i);
+                self.blocks[block].event = Some(i);
+                if !events.stack.is_empty() {
+                    self.blocks[block].stack = events.stack_of(i);
+                }
             }
         }
     }
