@@ -40,6 +40,12 @@ pub(crate) struct Classifier<'a> {
 /// Events between allocation and free up to which a block is a temporary one.
 const SHORT: usize = 24;
 
+/// Bytes that PyTorch allocates as workspaces of cuBLAS and cuBLASLt: on Hopper, on other cards, and for
+/// cuBLASLt.
+const WORKSPACES: [u64; 3] = [32 << 20, 8_519_680, 1 << 20];
+/// Events that a block must be old to be taken for a workspace: those are made early and kept.
+const WORKSPACE_AGE: usize = 200;
+
 impl<'a> Classifier<'a> {
     pub(crate) fn new(
         snapshot: &'a Snapshot,
@@ -117,6 +123,14 @@ impl<'a> Classifier<'a> {
         };
         let freed = self.freed.get(&event).copied();
         let length = freed.map(|f| f - event);
+        let is_last = self.device.events.len() - event <= WORKSPACE_AGE;
+        if freed.is_none() && !is_last && WORKSPACES.contains(&block.requested) && !traits.creation
+        {
+            return Decision::new(
+                "workspaces",
+                "as large as a workspace of cuBLAS, and never freed",
+            );
+        }
         if let Some(step) = self.step_at(event).or(traits.optimizer.then_some((event, event + 1))) {
             let stays =
                 freed.is_none_or(|f| self.next_step(step.1).is_some_and(|next| f >= next.0));

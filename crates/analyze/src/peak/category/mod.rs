@@ -35,3 +35,6 @@ impl Decision {
         Self { category: category.to_owned(), rule: rule.to_owned() }
     }
 }
+
+#[cfg(test)]
+mod tests;
