@@ -50,7 +50,7 @@ const LAYERS: &[Layer] = &[
     layer("vramwise-cli", &[TYPES, TRACE, MODEL, REPLAY, TUNE, ANALYZE, PROFILE, REHEARSE], None),
     layer(TESTKIT, &[TYPES, MODEL], None),
     layer("vramwise-fuzz", &[TYPES, PICKLE, TRACE, MODEL, REPLAY, ANALYZE, TESTKIT], None),
-    layer("vramwise-bench", &[TYPES, PICKLE, TRACE, MODEL, REPLAY, TUNE, TESTKIT], None),
+    layer("vramwise-bench", &[TYPES, PICKLE, TRACE, MODEL, REPLAY, TUNE, ANALYZE, TESTKIT], None),
     layer("xtask", &[], None),
 ];
 

@@ -48,4 +48,6 @@ pub fn find_events(text: &str) -> Vec<Event> {
 }
 
 #[cfg(test)]
+mod other_tests;
+#[cfg(test)]
 mod tests;

@@ -29,6 +29,8 @@ pub(crate) struct Classifier<'a> {
     phases: Phases<'a>,
     /// Steps of optimizers: (first event, event after the last), ascending.
     steps: Vec<(usize, usize)>,
+    /// First event of the first forward pass: modules are built and moved before it.
+    forward: usize,
     has_stacks: bool,
     traits: FxHashMap<StackId, Traits>,
     /// For the blocks asked about, by their event: the event that freed them.
@@ -54,12 +56,14 @@ impl<'a> Classifier<'a> {
         custom: &'a [CustomRule],
     ) -> Self {
         let events = &device.events;
+        let steps = optimizer_steps(snapshot, number, device);
         Self {
             snapshot,
             device,
             custom,
             phases: Phases::new(snapshot, number),
-            steps: optimizer_steps(snapshot, number, device),
+            forward: steps.first().map_or(0, |step| first_forward(device, step.0)),
+            steps,
             has_stacks: events.stack.iter().any(|s| *s != StackId::NONE),
             traits: FxHashMap::default(),
             freed: FxHashMap::default(),
@@ -103,7 +107,8 @@ impl<'a> Classifier<'a> {
             return false;
         };
         let until = block.event.and_then(|e| self.freed.get(&e).copied());
-        block.event.map_or(block.before, |e| e < first.0) && until.is_none_or(|f| f >= last.1)
+        let early = block.event.map_or(block.before, |e| e < first.0.min(self.forward));
+        early && until.is_none_or(|f| f >= last.1)
     }
 
     /// What a block is for.
@@ -188,7 +193,9 @@ impl<'a> Classifier<'a> {
                 "there before the optimizer's first step and after its last",
             );
         }
-        if crosses && self.parameter_sizes.contains(&block.requested) {
+        let second = self.next_step(event).and_then(|next| self.next_step(next.1));
+        let one = crosses && second.is_none_or(|second| freed.is_some_and(|f| f < second.0));
+        if one && self.parameter_sizes.contains(&block.requested) {
             return Decision::new(
                 "gradients",
                 "as large as a parameter, there for one optimizer's step",
@@ -292,6 +299,28 @@ fn traits(snapshot: &Snapshot, stack: StackId) -> Traits {
     found.forward &= !found.optimizer;
     found.creation &= !found.forward && !found.backward && !found.optimizer;
     found
+}
+
+/// The first allocation of those that are freed before the optimizer's first step and not at once: what
+/// building a module needs meanwhile is freed at once, and activations are not.
+fn first_forward(device: &DeviceTrace, until: usize) -> usize {
+    let events = &device.events;
+    let mut live: FxHashMap<u64, usize> = FxHashMap::default();
+    let mut first = until;
+    for i in 0..until.min(events.len()) {
+        match events.action[i] {
+            Action::Alloc => {
+                live.insert(events.addr[i], i);
+            }
+            Action::FreeRequested | Action::Free | Action::FreeCompleted => {
+                if let Some(from) = live.remove(&events.addr[i]).filter(|from| i - from > SHORT) {
+                    first = first.min(from);
+                }
+            }
+            _ => {}
+        }
+    }
+    first
 }
 
 /// When optimizers took their steps, by the annotations that PyTorch makes for them.
