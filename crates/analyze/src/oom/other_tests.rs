@@ -101,7 +101,7 @@ fn text() -> impl Strategy<Value = Text> {
             16 => made("terminate called after throwing an instance of 'std::bad_alloc'".to_owned(), Kind::Cpu, Form::HostAllocation, vec![]),
             17 => made(format!("[{}.1] Out of memory: Killed process {} (python) total-vm:{}kB, anon-rss:1kB", a >> 30, a % 90_000, b >> 10), Kind::Cpu, Form::Killed, vec![]),
             18 => made("RuntimeError: DataLoader worker (pid 12) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory. insufficient shared memory (shm)".to_owned(), Kind::Cpu, Form::SharedMemory, vec![]),
-            _ => made("RuntimeError: Native API failed. Native API returns: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)".to_owned(), Kind::Xpu, Form::LevelZero, vec![]),
+            _ => made("RuntimeError: level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)".to_owned(), Kind::Xpu, Form::LevelZero, vec![]),
         }
     })
 }
@@ -169,6 +169,9 @@ proptest! {
 
     #[test]
     fn other_formats_survive_folding_behind_a_logger(text in text(), width in 30..90_usize) {
+        // Other frameworks' texts are only kept apart from PyTorch's; broken over lines, a part of one can
+        // be found a second time.
+        prop_assume!(text.form != Form::Foreign);
         check(&text, &folded(&text.text, width, "[rank1]: ", ""))?;
         check(&text, &folded(&text.text, width, "2026-03-01 12:34:56,789 ERROR ", ""))?;
     }
