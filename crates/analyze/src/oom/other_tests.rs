@@ -171,7 +171,9 @@ proptest! {
     fn other_formats_survive_folding_behind_a_logger(text in text(), width in 30..90_usize) {
         // Texts without numbers are short enough to stand on one line; other frameworks' texts are only
         // kept apart from PyTorch's. Broken over lines, a part of one can be found a second time.
-        prop_assume!(text.form != Form::Foreign && !text.sizes.is_empty());
+        if text.form == Form::Foreign || text.sizes.is_empty() {
+            return Ok(());
+        }
         check(&text, &folded(&text.text, width, "[rank1]: ", ""))?;
         check(&text, &folded(&text.text, width, "2026-03-01 12:34:56,789 ERROR ", ""))?;
     }
