@@ -112,7 +112,7 @@ fn either(
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
     let says = |word: &[u8]| bytes.windows(word.len()).any(|w| w == word);
-    let like_one = matches!(sniff::content(head), Ok(_)) && says(b"segments");
+    let like_one = sniff::content(head).is_ok() && says(b"segments");
     if like_one && let Ok(snapshot) = read_slice(&bytes, options) {
         return Ok(LogOrSnapshot::Snapshot(Box::new(snapshot)));
     }
