@@ -55,8 +55,8 @@ fn one(snapshot: &Snapshot, number: u32, device: &DeviceTrace, options: &Options
             under(&recording, &config, options, bytes).map(|moment| (moment, limit))
         }
         None => recorded_failure(&recording, &config, options, recorded.first().copied()).map(
-            |moment| {
-                let limit = limit(&recording, options, device, &moment);
+            |(moment, low)| {
+                let limit = limit(low, options, device, &moment);
                 (moment, limit)
             },
         ),
@@ -120,7 +120,7 @@ fn recorded_failure(
     config: &Config,
     options: &Options,
     event: Option<usize>,
-) -> Option<Moment> {
+) -> Option<(Moment, u64)> {
     let event = event?;
     let held = recording.stats.all(vramwise_model::stats::Family::ReservedBytes).peak;
     let strictest = u64::try_from(held).ok();
@@ -129,21 +129,25 @@ fn recorded_failure(
         matches!(recording.program.ops[op], Op::Failed { .. })
             && recording.program.events[op] as usize <= event
     };
-    [recording.limit, strictest]
-        .into_iter()
-        .flatten()
-        .find_map(|limit| under(recording, config, options, limit).filter(at_event))
+    // The strictest limit can refuse too early where the cache was flushed otherwise: larger ones follow,
+    // up to what would have let the request pass.
+    let asked = recording.ooms.first().map_or(0, |(_, size)| *size);
+    let larger = (1..=LIMITS).map(|i| strictest.map(|s| s.saturating_add(asked / LIMITS * i)));
+    [recording.limit, strictest].into_iter().chain(larger).flatten().find_map(|limit| {
+        let moment = under(recording, config, options, limit).filter(at_event)?;
+        Some((moment, limit))
+    })
 }
 
-/// What the limit of a recorded failure can have been.
-fn limit(recording: &Recording, options: &Options, device: &DeviceTrace, moment: &Moment) -> Limit {
+/// Limits above the strictest that are tried.
+const LIMITS: u64 = 24;
+
+/// What the limit of a recorded failure can have been, of which `low` lets it fail in a replay.
+fn limit(low: u64, options: &Options, device: &DeviceTrace, moment: &Moment) -> Limit {
     if let Some(given) = options.capacity {
         return Limit { low: given, high: given, given: true };
     }
     let failed = &moment.failed;
-    let peak = recording.stats.all(vramwise_model::stats::Family::ReservedBytes).peak;
-    let peak = u64::try_from(peak).unwrap_or(0);
-    let low = recording.limit.unwrap_or(peak).max(1);
     let free = failures(device).next().map(|event| device.events.addr[event]);
     let high = match free {
         // The card was full: there was as much as was held and free.
