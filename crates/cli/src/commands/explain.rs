@@ -76,14 +76,20 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     let files = source::expand(&args.files)?;
     context.protect(&files)?;
     let mut explained = Vec::new();
+    let mut unread = None;
     for path in &files {
-        let found = match source::read(path)? {
-            source::Source::Log(text) => Found::Log(oom::explain_log(&text)),
-            source::Source::Snapshot(snapshot) => {
-                Found::Snapshot(replayed(args, &snapshot, path, context)?)
+        match one(args, path, context) {
+            Ok(found) => explained.push(Explained { file: input::shown(path), found }),
+            // Of many files the readable ones are still worth explaining.
+            Err(failure) if files.len() > 1 => {
+                context.warn(&format!("left out: {}", failure.sentence()));
+                unread.get_or_insert(failure);
             }
-        };
-        explained.push(Explained { file: input::shown(path), found });
+            Err(failure) => return Err(failure),
+        }
+    }
+    if let Some(failure) = unread.filter(|_| explained.is_empty()) {
+        return Err(failure);
     }
     let ranks = ranks::Ranks::of(&explained);
     let top = context.global.top;
@@ -93,6 +99,16 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
         context.report(&text::render(&explained, &ranks, context))?;
     }
     Ok(Status::Fine)
+}
+
+/// Reads and explains one file.
+fn one(args: &Args, path: &std::path::Path, context: &Context) -> Result<Found, Failure> {
+    Ok(match source::read(path)? {
+        source::Source::Log(text) => Found::Log(oom::explain_log(&text)),
+        source::Source::Snapshot(snapshot) => {
+            Found::Snapshot(replayed(args, &snapshot, path, context)?)
+        }
+    })
 }
 
 /// Explains a snapshot by replay.

@@ -155,6 +155,18 @@ fn the_rank_that_ran_out_first_is_named() {
 }
 
 #[test]
+fn of_several_files_the_readable_ones_are_explained() {
+    let room = Room::new("explain-some");
+    room.write("a.log", LOG);
+    room.write("b.pickle", [0x80, 4, 0x95]);
+    let output = room.vramwise(&["explain", ".", "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["events"].as_array().map(Vec::len), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("left out: ./b.pickle"));
+}
+
+#[test]
 fn what_cannot_be_read_is_told_as_such() {
     let room = Room::new("explain-other");
     room.write("snapshot.pickle", [0x80, 4, 0x95]);
