@@ -1,7 +1,7 @@
 //! What to do, each piece with the replay that proves it, in order of effect.
 
 use rustc_hash::FxHashSet;
-use vramwise_model::settings::Config;
+use vramwise_model::settings::{self, Config};
 use vramwise_tune::TuneOptions;
 use vramwise_types::Human;
 
@@ -18,10 +18,23 @@ pub(super) struct Held {
     pub(super) place: String,
 }
 
-/// Settings that are tried, fewer for long histories.
+/// Settings that a search tries.
 const SETTINGS: usize = 32;
+/// Operations from which on there is no search.
 const LONG: usize = 200_000;
-const SETTINGS_LONG: usize = 8;
+/// What is tried then.
+const USUAL: [&str; 8] = [
+    "expandable_segments:True",
+    "max_split_size_mb:64",
+    "max_split_size_mb:128",
+    "max_split_size_mb:256",
+    "max_split_size_mb:512",
+    "garbage_collection_threshold:0.8",
+    "roundup_power2_divisions:8",
+    "expandable_segments:True,roundup_power2_divisions:8",
+];
+/// Of the settings under which the request passes, the search's best so many are replayed to the end.
+const PASSING: usize = 12;
 /// Places whose blocks are released to see whether that helps.
 const PLACES: usize = 3;
 
@@ -63,20 +76,20 @@ impl Adviser<'_> {
     fn settings(&mut self) -> Option<Config> {
         let case = self.case;
         let limit = case.limit.low;
-        let mut options = TuneOptions::new(case.bench.version, case.config.clone());
-        options.capacity = Some(limit);
-        options.total = case.bench.total;
-        options.candidates = if case.program.ops.len() > LONG { SETTINGS_LONG } else { SETTINGS };
-        let report = vramwise_tune::tune(std::slice::from_ref(&self.tuned), &options, &|_, _| {});
-        let tried = report.candidates.len();
+        let candidates = self.candidates();
+        let tried = candidates.len();
         let mut good: Vec<(Config, Trial)> = Vec::new();
-        for candidate in &report.candidates {
-            if candidate.config == *case.config {
+        for config in candidates {
+            let same = config == *case.config;
+            if same || !case.bench.passes(case.program, &config, limit) {
                 continue;
             }
-            let trial = case.bench.run(case.program, &candidate.config, Some(limit));
+            let trial = case.bench.run(case.program, &config, Some(limit));
             if trial.passes {
-                good.push((candidate.config.clone(), trial));
+                good.push((config, trial));
+            }
+            if good.len() == PASSING {
+                break;
             }
         }
         good.sort_by_key(|(_, t)| {
@@ -100,6 +113,22 @@ impl Adviser<'_> {
             self.setting(trial.clone());
         }
         Some(config)
+    }
+
+    /// Settings to be tried: what a search finds, for long histories the usual ones.
+    fn candidates(&self) -> Vec<Config> {
+        let case = self.case;
+        let version = case.bench.version;
+        if case.program.ops.len() > LONG {
+            let usual = USUAL.iter().filter_map(|conf| settings::parse(conf, version).ok());
+            return usual.map(|parsed| parsed.config).collect();
+        }
+        let mut options = TuneOptions::new(version, case.config.clone());
+        options.capacity = Some(case.limit.low);
+        options.total = case.bench.total;
+        options.candidates = SETTINGS;
+        let report = vramwise_tune::tune(std::slice::from_ref(&self.tuned), &options, &|_, _| {});
+        report.candidates.into_iter().map(|candidate| candidate.config).collect()
     }
 
     fn setting(&mut self, trial: Trial) {
@@ -177,7 +206,7 @@ impl Adviser<'_> {
         let (bench, low) = (&case.bench, case.limit.low);
         let free = bench.run(case.program, case.config, None);
         let high = free.peak_reserved.max(low);
-        let own = bench.smallest_limit(case.program, case.config, (low, high), false);
+        let own = bench.smallest_limit(case.program, case.config, (low, high));
         let Some(trial) = own else { return };
         let bytes = trial.limit.unwrap_or(high);
         let action = match self.verdict.cause {
@@ -212,7 +241,7 @@ impl Adviser<'_> {
         }
         let config = Config { expandable_segments: true, ..case.config.clone() };
         let from = low.max(case.account.needed().saturating_sub(2 << 20));
-        let found = case.bench.smallest_limit(case.program, &config, (from, now), false);
+        let found = case.bench.smallest_limit(case.program, &config, (from, now));
         let Some((trial, limit)) = found.and_then(|t| t.limit.map(|l| (t, l))) else { return };
         if limit >= now {
             return;

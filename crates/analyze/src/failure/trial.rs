@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use vramwise_model::device::DeviceCall;
+use vramwise_model::device::{Device, DeviceCall};
 use vramwise_model::settings::Config;
 use vramwise_model::stats::Family;
-use vramwise_replay::{Addresses, Conditions, Outcome, Program, what_if};
+use vramwise_model::{Allocator, NoHistory};
+use vramwise_replay::{
+    Addresses, Conditions, Observer, Outcome, Program, what_if, what_if_observed,
+};
 use vramwise_types::{Human, TorchVersion};
 
 /// What a replay under a change came to, over all address orders that were tried.
@@ -62,6 +65,20 @@ pub(super) struct Bench<'a> {
     pub(super) event: usize,
 }
 
+/// Ends a replay at its first failed request, or after the event that matters.
+struct Until<'a> {
+    events: &'a [u32],
+    last: usize,
+}
+
+impl Observer for Until<'_> {
+    #[inline]
+    fn after<D: Device>(&mut self, op: usize, allocator: &Allocator<D>) -> bool {
+        allocator.stats().num_ooms == 0
+            && self.events.get(op + 1).is_some_and(|next| *next as usize <= self.last)
+    }
+}
+
 /// Orders beside the driver's, where addresses decide.
 const OTHER_ORDERS: [Addresses; 4] =
     [Addresses::Rising, Addresses::Falling, Addresses::Shuffled(1), Addresses::Shuffled(2)];
@@ -100,6 +117,19 @@ impl Bench<'_> {
         trial
     }
 
+    /// Whether the request passes, with the driver's addresses; the rest is not replayed.
+    pub(super) fn passes(&self, program: &Program, config: &Config, limit: u64) -> bool {
+        let conditions = Conditions {
+            limit: Some(limit),
+            total: self.total,
+            ..Conditions::new(config.clone(), self.version)
+        };
+        let mut until = Until { events: &program.events, last: self.event };
+        let outcome =
+            what_if_observed(program, self.calls, &conditions, &mut until, &mut NoHistory);
+        outcome.ooms.is_empty()
+    }
+
     fn add(&self, trial: &mut Trial, outcome: &Outcome) {
         let until = outcome.ooms.iter().filter(|oom| oom.event <= self.event).count();
         let later = outcome.ooms.len() - until;
@@ -109,19 +139,21 @@ impl Bench<'_> {
         trial.peak_reserved = trial.peak_reserved.max(peak);
     }
 
-    /// The smallest limit, in steps of 2 MiB, under which the request passes (with `whole`, nothing
-    /// fails): found by bisection above `low` and replayed. `None` where even `high` is not enough.
+    /// The smallest limit, in steps of 2 MiB, under which the request passes: found by bisection above
+    /// `low` and replayed. `None` where even `high` is not enough.
     pub(super) fn smallest_limit(
         &self,
         program: &Program,
         config: &Config,
         (low, high): (u64, u64),
-        whole: bool,
     ) -> Option<Trial> {
         const STEP: u64 = 2 << 20;
         let runs = |steps: u64| {
-            let trial = self.run(program, config, Some(steps.saturating_mul(STEP)));
-            (if whole { trial.all_fits() } else { trial.passes }).then_some(trial)
+            let limit = steps.saturating_mul(STEP);
+            if !self.passes(program, config, limit) {
+                return None;
+            }
+            Some(self.run(program, config, Some(limit))).filter(|trial| trial.passes)
         };
         let (mut fails, mut works) = (low / STEP, high.div_ceil(STEP));
         let mut best = runs(works)?;
