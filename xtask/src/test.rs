@@ -13,6 +13,9 @@ pub(crate) struct Args {
     /// Only the Rust tests, even where Python tests exist.
     #[arg(long)]
     rust_only: bool,
+    /// Install the packages that open converted files, and test with them too.
+    #[arg(long)]
+    tools: bool,
 }
 
 /// Where the tests that need Python lie.
@@ -30,14 +33,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     shell::run(&mut shell::cargo(&["test", "--workspace", "--doc", "--no-fail-fast"]))?;
     let tests = shell::root().join(PYTHON_TESTS);
     if !args.rust_only && tests.is_dir() {
-        python(&tests)?;
+        python(&tests, args.tools)?;
     }
     Ok(())
 }
 
 /// Runs the Python tests in a virtual environment of their own, so that nothing that a user has
 /// installed matters; it is made on first use.
-fn python(tests: &Path) -> Result<()> {
+fn python(tests: &Path, tools: bool) -> Result<()> {
     let python = shell::root().join(".venv").join("bin").join("python");
     let requirements = tests.join("requirements.txt");
     if !shell::succeeds(&mut shell::command(&python, &["-c", "import unittest"])) {
@@ -49,6 +52,12 @@ fn python(tests: &Path) -> Result<()> {
     if requirements.exists() {
         let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
         shell::run(shell::command(&python, &pip).arg(&requirements))?;
+    }
+    if tools {
+        // The environment was made without pip.
+        shell::run(&mut shell::command(&python, &["-m", "ensurepip", "--default-pip"]))?;
+        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
+        shell::run(shell::command(&python, &pip).arg(tests.join("requirements-tools.txt")))?;
     }
     // The tests drive the program, which must be the one of this source.
     shell::run(&mut shell::cargo(&["build", "--package", "vramwise-cli"]))?;

@@ -6,7 +6,8 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
 use vramwise_types::{ParseVersionError, TorchVersion};
 
 use crate::commands::{
-    completions, devices, explain, fit, inspect, man, rehearse, replay, tune, validate,
+    check, completions, convert, devices, diff, explain, fit, inspect, man, ranks, redact,
+    rehearse, replay, slice, tune, validate,
 };
 use crate::style::ColourChoice;
 
@@ -76,6 +77,12 @@ pub(crate) enum Command {
     Replay(replay::Args),
     Tune(tune::Args),
     Inspect(inspect::Args),
+    Diff(diff::Args),
+    Check(check::Args),
+    Ranks(ranks::Args),
+    Redact(redact::Args),
+    Slice(slice::Args),
+    Convert(convert::Args),
     Explain(explain::Args),
     Rehearse(rehearse::Args),
     Fit(fit::Args),

@@ -72,21 +72,45 @@ impl Context {
             self.wrote(output.path());
             return Ok(());
         }
-        let mut stdout = io::stdout().lock();
-        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-            // `vramwise … | head`: the reader has seen enough.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            Err(error) => Err(Failure::new(format!("cannot write to standard output: {error}"))),
-            Ok(()) => Ok(()),
-        }
+        print(text.as_bytes())
     }
 
     /// Writes the report for programs.
     pub(crate) fn report_json(&self, value: &impl Serialize) -> Result<(), Failure> {
-        let mut text = serde_json::to_string_pretty(value)
-            .map_err(|error| Failure::new(format!("cannot write the report as JSON: {error}")))?;
-        text.push('\n');
-        self.report(&text)
+        self.report(&pretty(value)?)
+    }
+
+    /// Where a command whose work is a file puts it: into the file of `-o`. To standard output only
+    /// where that is asked (`-o -`), or nothing is and the file `is_text`.
+    pub(crate) fn product(&self, is_text: bool) -> Result<Product<'_>, Failure> {
+        match (&self.output, &self.global.output) {
+            (Some(output), _) => Ok(Product(Some(output))),
+            (None, Some(_)) if !self.global.json => Ok(Product(None)),
+            (None, None) if is_text && !self.global.json => Ok(Product(None)),
+            (None, Some(_)) => Err(Failure::new("--json and -o - would both print")
+                .hint("name a file to write with -o")),
+            (None, None) => {
+                Err(Failure::new("name the file to write with -o").hint("-o - is standard output"))
+            }
+        }
+    }
+
+    /// Writes the file that a command is for, then says what it is: for programs as JSON, for people as
+    /// `text`. Where the file goes to standard output, `-v` shows `text`.
+    pub(crate) fn deliver(
+        &self,
+        product: &Product<'_>,
+        content: &[u8],
+        report: &impl Serialize,
+        text: &str,
+    ) -> Result<(), Failure> {
+        let Some(output) = product.0 else {
+            print(content)?;
+            self.note(text.trim_end());
+            return Ok(());
+        };
+        output.write(content)?;
+        if self.global.json { print(pretty(report)?.as_bytes()) } else { print(text.as_bytes()) }
     }
 
     /// Says that a file was written.
@@ -129,6 +153,39 @@ impl Context {
     fn say_raw(&self, text: &str) {
         // A closed standard error is no reason to stop the work.
         let _ = writeln!(io::stderr(), "{text}");
+    }
+}
+
+/// Where a command's file goes: a file, or standard output.
+pub(crate) struct Product<'a>(Option<&'a Destination>);
+
+impl Product<'_> {
+    /// Its name as it is shown; `None` for standard output.
+    pub(crate) fn name(&self) -> Option<String> {
+        self.0.map(|output| output.path().display().to_string())
+    }
+
+    /// Whether its name ends so.
+    pub(crate) fn ends_with(&self, ending: &str) -> bool {
+        self.name().is_some_and(|name| name.ends_with(ending))
+    }
+}
+
+fn pretty(value: &impl Serialize) -> Result<String, Failure> {
+    let mut text = serde_json::to_string_pretty(value)
+        .map_err(|error| Failure::new(format!("cannot write the report as JSON: {error}")))?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// Writes to standard output.
+fn print(bytes: &[u8]) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        // `vramwise … | head`: the reader has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::new(format!("cannot write to standard output: {error}"))),
+        Ok(()) => Ok(()),
     }
 }
 

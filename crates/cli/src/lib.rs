@@ -19,9 +19,12 @@ mod commands;
 mod context;
 mod destination;
 mod failure;
+mod figures;
 mod input;
 mod plot;
 mod progress;
+#[cfg(test)]
+mod schema;
 mod style;
 mod table;
 mod text;

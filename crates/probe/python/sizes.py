@@ -58,6 +58,9 @@ class Worker:
         if need > self.a.gib * 2**30 * .8:
             return "large"
         ys, yt = y.shape, y.stride()
+        if self.probe:
+            # What is timed is timed alone.
+            self.probe.vramwise_probe_take_turns(os.path.join(self.a.out, "turn").encode() if choice == "benchmark" else None)
         b = t.backends.cudnn
         b.allow_tf32, b.deterministic, b.benchmark = choice != "no-tf32", choice == "deterministic", choice == "benchmark"
         largest = max(((1 + sum((n - 1) * s for n, s in zip(*v)), v) for v in ((xs, xt), (ws, wt), (ys, yt))), key=lambda v: v[0])[1]

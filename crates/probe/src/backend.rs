@@ -143,6 +143,8 @@ pub unsafe extern "C" fn cudnnBackendFinalize(descriptor: Descriptor) -> i32 {
         (state.tracker.kind(address) == Some(kind::PLAN), state.take_config(address))
     };
     if is_plan {
+        // Making plans is no matter of the device: others may run meanwhile.
+        crate::turn::end();
         let workspace = if status == 0 { workspace_of(descriptor) } else { 0 };
         let (engine, knobs) = describe(config as Descriptor);
         state().plan_finalized(address, Plan { status, workspace, engine, knobs });
@@ -160,6 +162,7 @@ pub unsafe extern "C" fn cudnnBackendExecute(
     plan: Descriptor,
     pack: Descriptor,
 ) -> i32 {
+    crate::turn::begin();
     let status = real!(c"cudnnBackendExecute"(handle => *mut c_void, plan => Descriptor, pack => Descriptor));
     state().plan_executed(plan as u64, status);
     status

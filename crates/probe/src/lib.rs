@@ -18,3 +18,4 @@ mod legacy;
 mod real;
 mod record;
 mod rnn;
+mod turn;

@@ -143,5 +143,7 @@ pub unsafe extern "C" fn vramwise_probe_mark(label: *const c_char) -> i32 {
         // SAFETY: not null, and terminated, as the caller promises.
         unsafe { CStr::from_ptr(label) }.to_string_lossy().into_owned()
     };
-    i32::from(state().write(&label).is_err())
+    let written = state().write(&label);
+    crate::turn::end();
+    i32::from(written.is_err())
 }

@@ -4,12 +4,12 @@ use std::cell::RefCell;
 
 use rustc_hash::FxHashMap;
 use vramwise_model::device::Device;
-use vramwise_model::{Allocator, BlockState, Entry, Recorder, SegmentView};
-use vramwise_trace as trace;
-use vramwise_trace::{DeviceTrace, Events, RecordedSettings, Snapshot, StackId};
+use vramwise_model::{Allocator, Entry, Recorder, SegmentView};
+use vramwise_trace::{BlockState, DeviceTrace, Events, RecordedSettings, Snapshot, StackId};
 use vramwise_types::Action;
 
 use crate::recording::Recording;
+use crate::tables;
 use crate::what_if::{Conditions, Observer, Outcome, what_if_observed};
 
 /// Replays the recording's program under `conditions` and writes down what `torch.cuda.memory._snapshot()`
@@ -117,42 +117,11 @@ fn state(
             stacks.insert(events.addr[i], events.stack_of(i));
         }
     }
-    let mut device = DeviceTrace { events, ..DeviceTrace::default() };
-    for segment in segments {
-        let first = device.blocks.len();
-        let sum = |f: &dyn Fn(&vramwise_model::BlockView) -> bool, size: bool| {
-            let chosen = segment.blocks.iter().filter(|b| f(b));
-            chosen.map(|b| if size { b.size } else { b.requested }).sum()
-        };
-        let active = |b: &vramwise_model::BlockView| b.state != BlockState::Inactive;
-        device.segments.push(trace::Segment {
-            address: segment.addr,
-            total_size: segment.size,
-            allocated_size: sum(&|b| b.state == BlockState::ActiveAllocated, true),
-            active_size: sum(&active, true),
-            requested_size: sum(&active, false),
-            stream: streams.get(segment.stream.0 as usize).copied().unwrap_or(0),
-            kind: if segment.small { trace::SegmentKind::Small } else { trace::SegmentKind::Large },
-            pool_id: pool_ids.get(segment.pool.0 as usize).copied().unwrap_or((0, 0)),
-            is_expandable: segment.expandable,
-            stack: StackId::NONE,
-            blocks: narrow(first)..narrow(first + segment.blocks.len()),
-        });
-        device.blocks.extend(segment.blocks.iter().map(|b| trace::Block {
-            address: b.addr,
-            size: b.size,
-            requested_size: b.requested,
-            state: match b.state {
-                BlockState::ActiveAllocated => trace::BlockState::ActiveAllocated,
-                BlockState::ActivePendingFree => trace::BlockState::ActivePendingFree,
-                BlockState::Inactive => trace::BlockState::Inactive,
-            },
-            stack: match b.state {
-                BlockState::Inactive => StackId::NONE,
-                _ => stacks.get(&b.addr).copied().unwrap_or(StackId::NONE),
-            },
-        }));
+    let mut device = tables::state(&segments, streams, pool_ids);
+    for block in device.blocks.iter_mut().filter(|b| b.state != BlockState::Inactive) {
+        block.stack = stacks.get(&block.address).copied().unwrap_or(StackId::NONE);
     }
+    device.events = events;
     device
 }
 
@@ -167,8 +136,4 @@ fn settings(conditions: &Conditions) -> RecordedSettings {
         roundup_power2_divisions: buckets.map(|(i, d)| (1 << i, d)).collect(),
         other: Vec::new(),
     }
-}
-
-fn narrow(i: usize) -> u32 {
-    u32::try_from(i).unwrap_or(u32::MAX)
 }

@@ -51,6 +51,12 @@ impl History {
             }
             model_index.push(u32::try_from(at).unwrap_or(u32::MAX));
         }
+        // What lies in a segment may be older than the history, and so may its stream.
+        for segment in &device.segments {
+            if !history.streams.contains(&segment.stream) {
+                history.streams.push(segment.stream);
+            }
+        }
         history.entries.reserve_exact(events.len());
         let mut left_out = 0u32;
         for i in 0..events.len() {

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod checker;
+mod cut;
 mod divergence;
 mod emit;
 mod feed;
@@ -18,9 +19,11 @@ mod program;
 mod recording;
 mod settings;
 mod start;
+mod tables;
 mod verify;
 mod what_if;
 
+pub use cut::{Cut, Cuts};
 pub use divergence::Divergence;
 pub use emit::replayed_snapshot;
 pub use program::{Op, Program, ReleaseScope};

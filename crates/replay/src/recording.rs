@@ -122,26 +122,60 @@ impl Recording {
     pub fn verify(device: &DeviceTrace, options: &VerifyOptions) -> Self {
         let history = History::of(device);
         let mut assumptions = Vec::new();
-        let setup = setup(&history, device, options, &mut assumptions);
-        let ids = crate::pools::snapshot_pools(device);
-        let mut pools = PoolMap::all_default();
-        let mut run = Verifier::new(&history, &setup, &pools).run();
-        let mismatch = run.mismatch.is_some() || ids.len() > 1;
-        if mismatch && let Some((second, inferred)) = infer_pools(&history, device, &setup) {
-            let further = second.mismatch.is_none()
-                || run.mismatch.is_some() && second.reached >= run.reached;
-            if further {
-                assumptions.push(format!(
-                    "the history does not say which pool a request went to: {} pools were inferred \
-                     from what the allocator passed over and from the final snapshot",
-                    inferred.count()
-                ));
-                run = second;
-                pools = inferred;
-            }
-        }
+        let Solved { setup, run, pools } = solve(&history, device, options, &mut assumptions);
         finish(device, &history, run, &pools, setup, assumptions)
     }
+}
+
+/// A history with everything that its replay takes, and that replay.
+pub(crate) struct Solved {
+    pub(crate) setup: Setup,
+    pub(crate) run: Run,
+    pub(crate) pools: PoolMap,
+}
+
+/// Replays a history, with pools inferred where it does not do without.
+pub(crate) fn solve(
+    history: &History,
+    device: &DeviceTrace,
+    options: &VerifyOptions,
+    assumptions: &mut Vec<String>,
+) -> Solved {
+    let setup = setup(history, device, options, assumptions);
+    let ids = crate::pools::snapshot_pools(device);
+    let mut pools = PoolMap::all_default();
+    let mut run = Verifier::new(history, &setup, &pools).run();
+    let mismatch = run.mismatch.is_some() || ids.len() > 1;
+    if mismatch && let Some((second, inferred)) = infer_pools(history, device, &setup) {
+        let further =
+            second.mismatch.is_none() || run.mismatch.is_some() && second.reached >= run.reached;
+        if further {
+            assumptions.push(format!(
+                "the history does not say which pool a request went to: {} pools were inferred \
+                 from what the allocator passed over and from the final snapshot",
+                inferred.count()
+            ));
+            run = second;
+            pools = inferred;
+        }
+    }
+    if run.mismatch.is_some()
+        && !setup.start.is_empty()
+        && let Some(known) = crate::pools::by_segments(history, device, &setup.start)
+    {
+        let second = Verifier::new(history, &setup, &known).run();
+        if second.reached > run.reached {
+            assumptions.push(format!(
+                "the history does not say which pool a request went to: the {} pools of the final \
+                 snapshot are taken for those of their segments, and segments that were returned for \
+                 the default pool's",
+                known.count()
+            ));
+            run = second;
+            pools = known;
+        }
+    }
+    Solved { setup, run, pools }
 }
 
 /// Entries that replays with mended pools may take together.
@@ -272,7 +306,7 @@ fn finish(
     }
     let final_difference = match first_divergence {
         Some(_) => Some("the replay did not reach the end".to_owned()),
-        None => final_state::difference(device, &allocator, history, pools),
+        None => final_state::difference(device, &allocator, history, pools, setup.start.is_empty()),
     };
     Recording {
         agreement: agreement(history, exact),

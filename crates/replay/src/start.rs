@@ -79,6 +79,20 @@ pub(crate) fn rebuild(
     config: &Config,
     pool_ids: &[(u64, u64)],
 ) -> Result<Vec<SegmentView>, Inconsistent> {
+    rebuild_before(0, history, device, config, pool_ids)
+}
+
+/// The segments before entry `until` of the history, ascending by address.
+///
+/// # Errors
+/// [`Inconsistent`] where an entry cannot be undone.
+pub(crate) fn rebuild_before(
+    until: usize,
+    history: &History,
+    device: &DeviceTrace,
+    config: &Config,
+    pool_ids: &[(u64, u64)],
+) -> Result<Vec<SegmentView>, Inconsistent> {
     let beyond = |addr: u64, size: u64| addr >= BEYOND || size >= BEYOND;
     let absurd = device.segments.iter().any(|s| beyond(s.address, s.total_size))
         || device.blocks.iter().any(|b| beyond(b.address, b.size));
@@ -87,7 +101,7 @@ pub(crate) fn rebuild(
         return Err(Inconsistent { at: history.len(), what });
     }
     let mut rewind = Rewind::at_end(history, device, config, pool_ids);
-    for (at, entry) in history.entries.iter().enumerate().rev() {
+    for (at, entry) in history.entries.iter().enumerate().skip(until).rev() {
         rewind.undo(history, entry).map_err(|what| Inconsistent { at, what })?;
     }
     Ok(rewind.finish())

@@ -6,7 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Endings of names that are taken for snapshots, also with a compression's ending behind.
-const ENDINGS: [&str; 4] = ["pickle", "pkl", "json", "html"];
+const ENDINGS: [&str; 5] = ["pickle", "pkl", "json", "html", "memory_snapshot"];
+
+/// Folders within folders that are looked into: frameworks put each step's files into one of its own.
+const DEPTH: usize = 4;
 
 /// The snapshot files in a directory in natural order, so that rank 10 follows rank 9. Of anything that
 /// is no directory, the path itself. Directories inside and hidden files are left out.
@@ -27,6 +30,35 @@ pub fn list_inputs(path: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
             files.push(entry.path());
         }
     }
+    files.sort_by(|a, b| natural(&a.to_string_lossy(), &b.to_string_lossy()));
+    Ok(files)
+}
+
+/// The same with the folders inside, a few deep; links to folders are not followed.
+///
+/// # Errors
+/// Where a directory cannot be read.
+pub fn list_inputs_below(path: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
+    fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> io::Result<()> {
+        files.extend(list_inputs(folder)?);
+        if depth == 0 {
+            return Ok(());
+        }
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            let hidden = entry.file_name().to_string_lossy().starts_with('.');
+            if !hidden && entry.file_type()?.is_dir() {
+                collect(&entry.path(), depth - 1, files)?;
+            }
+        }
+        Ok(())
+    }
+    let path = path.as_ref();
+    if !fs::metadata(path)?.is_dir() {
+        return Ok(vec![path.to_path_buf()]);
+    }
+    let mut files = Vec::new();
+    collect(path, DEPTH, &mut files)?;
     files.sort_by(|a, b| natural(&a.to_string_lossy(), &b.to_string_lossy()));
     Ok(files)
 }

@@ -22,6 +22,7 @@ mod keys;
 mod layouts;
 mod place;
 mod plan;
+mod rank_name;
 mod read;
 mod row_list;
 mod row_types;
@@ -37,7 +38,8 @@ mod write;
 pub use describe::{Description, DeviceDescription, Replayable, describe};
 pub use error::ReadError;
 pub use history::HistoryFacts;
-pub use inputs::list_inputs;
+pub use inputs::{list_inputs, list_inputs_below};
+pub use rank_name::RankName;
 pub use read::{ReadOptions, read_path, read_reader, read_slice};
 pub use snapshot::{
     Annotation, Block, BlockState, DeviceTrace, Events, Producer, RecordedSettings, Segment,

@@ -7,12 +7,42 @@ use std::fmt::Write as _;
 
 use crate::header;
 
-/// Key of the plans of a graph; values: pairs of engine and workspace. The first pair is what PyTorch runs with its usual
-/// settings: the first of cuDNN's proposals. Others follow from settings that forbid some proposals (`allow_tf32`,
-/// `deterministic`), and are told apart by the engine that is tried first.
+/// Which of cuDNN's proposals PyTorch leaves out by its settings, before it takes the first that works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Choice {
+    /// As PyTorch is without any setting.
+    First,
+    /// `torch.backends.cudnn.allow_tf32 = False`.
+    NoTf32,
+    /// `torch.backends.cudnn.deterministic = True`, or deterministic algorithms in general.
+    Deterministic,
+}
+
+impl Choice {
+    /// Every choice, the usual one first.
+    pub const ALL: [Choice; 3] = [Choice::First, Choice::NoTf32, Choice::Deterministic];
+
+    /// The word for it in the records of a probe and in keys.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Choice::First => "first",
+            Choice::NoTf32 => "no-tf32",
+            Choice::Deterministic => "deterministic",
+        }
+    }
+
+    /// The choice with this word.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Choice> {
+        Choice::ALL.into_iter().find(|c| c.word() == word)
+    }
+}
+
+/// Key of the plan that runs for a graph; values: its engine, and its workspace.
 #[must_use]
-pub fn plan(signature: &str) -> String {
-    format!("plan {signature}")
+pub fn plan(choice: Choice, signature: &str) -> String {
+    format!("{} {signature}", choice.word())
 }
 
 /// Key of a graph whose plans were all tried (`torch.backends.cudnn.benchmark`); values: workspace of the plan that was

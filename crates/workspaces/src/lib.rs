@@ -21,6 +21,7 @@ pub mod keys;
 mod node;
 pub mod records;
 pub mod rnn;
+pub mod shipped;
 mod table;
 mod tracker;
 

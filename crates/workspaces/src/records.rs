@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::keys;
+use crate::keys::{self, Choice};
 use crate::table::Builder;
 
 /// Why a line is no record.
@@ -44,7 +44,7 @@ struct Graph {
 pub struct Records {
     sizes: BTreeMap<String, Vec<u64>>,
     /// By signature: with usual settings, and with each of the others.
-    plans: BTreeMap<String, BTreeMap<String, (u64, u64)>>,
+    plans: BTreeMap<String, BTreeMap<Choice, (u64, u64)>>,
     benchmarks: BTreeMap<String, (u64, u64)>,
     /// Graphs of which nothing can be said: no plan ran, or one was passed over for want of memory.
     unclear: u64,
@@ -86,14 +86,19 @@ impl Records {
             self.benchmarks.entry(signature.clone()).or_insert((last_run.1, largest));
         }
         // With every plan tried, the first one is still the first that cuDNN proposes.
+        let benchmark = choice == "benchmark";
         let passed_over = plans.iter().take(first.unwrap_or(0)).any(|p| p.0 == 0);
-        if choice.contains('!') || (passed_over && choice != "benchmark") {
+        let choice = if benchmark { Some(Choice::First) } else { Choice::from_word(&choice) };
+        let Some(choice) = choice.filter(|_| benchmark || !passed_over) else {
             self.unclear += 1;
             return Ok(());
-        }
-        let tried = plans.first().map_or(-1, |p| p.2);
-        let choice = if choice == "benchmark" { "first".to_owned() } else { choice };
-        let found = (u64::try_from(tried).unwrap_or(0), first_run.1);
+        };
+        let (engine, workspace) = if benchmark {
+            plans.first().map_or((-1, 0), |p| (p.2, p.1))
+        } else {
+            (first_run.2, first_run.1)
+        };
+        let found = (u64::try_from(engine).unwrap_or(u64::MAX), workspace);
         match self.plans.entry(signature.clone()).or_default().insert(choice, found) {
             Some(old) if old != found => Err(RecordError::Contradiction(signature)),
             _ => Ok(()),
@@ -110,7 +115,7 @@ impl Records {
     pub fn plans(&self) -> impl Iterator<Item = (&str, u64, u64)> {
         self.plans.iter().filter_map(|(signature, by_choice)| {
             by_choice
-                .get("first")
+                .get(&Choice::First)
                 .map(|(engine, workspace)| (signature.as_str(), *engine, *workspace))
         })
     }
@@ -123,16 +128,9 @@ impl Records {
             builder.insert(&key, numbers);
         }
         for (signature, by_choice) in self.plans {
-            let mut pairs: Vec<(u64, u64)> = by_choice.get("first").copied().into_iter().collect();
-            for pair in by_choice.into_values() {
-                if pairs.iter().all(|(engine, _)| *engine != pair.0) {
-                    pairs.push(pair);
-                }
+            for (choice, (engine, workspace)) in by_choice {
+                builder.insert(&keys::plan(choice, &signature), vec![engine, workspace]);
             }
-            builder.insert(
-                &keys::plan(&signature),
-                pairs.into_iter().flat_map(|(e, w)| [e, w]).collect(),
-            );
         }
         for (signature, (kept, largest)) in self.benchmarks {
             builder.insert(&keys::benchmark(&signature), vec![kept, largest]);
@@ -155,13 +153,15 @@ mod tests {
     }
 
     #[test]
-    fn the_first_proposal_comes_first_and_other_settings_follow() {
+    fn settings_are_kept_apart() {
         let table = table(&[
             r#"{"choice":"deterministic","graph":"g","plans":[[0,7,30,""]],"first":0,"last":0,"failed":[]}"#,
             r#"{"choice":"first","graph":"g","plans":[[0,5,62,""]],"first":0,"last":0,"failed":[]}"#,
             r#"{"choice":"no-tf32","graph":"g","plans":[[0,5,62,""]],"first":0,"last":0,"failed":[]}"#,
         ]);
-        assert_eq!(table.get(&keys::plan("g")), Some(&[62, 5, 30, 7][..]));
+        assert_eq!(table.get(&keys::plan(Choice::First, "g")), Some(&[62, 5][..]));
+        assert_eq!(table.get(&keys::plan(Choice::NoTf32, "g")), Some(&[62, 5][..]));
+        assert_eq!(table.get(&keys::plan(Choice::Deterministic, "g")), Some(&[30, 7][..]));
     }
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
             r#"{"choice":"benchmark","graph":"g","plans":[[0,5,62,""],[0,90,1,""],[0,3,2,""]],"first":0,"last":2,"failed":[]}"#,
         ]);
         assert_eq!(table.get(&keys::benchmark("g")), Some(&[3, 90][..]));
-        assert_eq!(table.get(&keys::plan("g")), Some(&[62, 5][..]));
+        assert_eq!(table.get(&keys::plan(Choice::First, "g")), Some(&[62, 5][..]));
     }
 
     #[test]

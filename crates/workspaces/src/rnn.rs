@@ -126,9 +126,86 @@ pub fn reserve_space(rnn: &Rnn, data: &Sequences) -> u64 {
 }
 
 /// Bytes of the workspace: an estimate, because it depends on the card.
+///
+/// Fitted to 3,500 training passes on an H200 with cuDNN 9.19, for the two algorithms that PyTorch uses (standard, and
+/// persistent for small states): half of them are met within 4 %, nine tenths within 15 %.
 #[must_use]
 pub fn workspace(rnn: &Rnn, data: &Sequences) -> u64 {
     let element = header::element_bytes(i64::from(rnn.data_type));
     let directions = 1 + u64::from(rnn.bidirectional == 1);
-    2 * gates(rnn.cell) * directions * stored(data) * positive(rnn.hidden) * element
+    let (layers, gates) = (positive(rnn.layers) * directions, gates(rnn.cell));
+    let (input, hidden) = (positive(rnn.input), positive(rnn.hidden));
+    let (steps, batch) = (stored(data), positive(data.batch));
+    let states = steps * hidden * directions;
+    let first = gates * hidden * input * directions;
+    let all = weight_space(rnn);
+    // Persistent small: the whole input is prepared at once.
+    if rnn.algorithm == 3 {
+        let numbers =
+            steps * input * 34 + states * (20 * gates + 65) + 60 * batch * hidden * layers;
+        return layers * 8_450_000 + numbers * element / 10 + all;
+    }
+    let numbers =
+        steps * input * 20 + states * (8 * gates + 90) + 240 * batch * hidden * layers + 11 * first;
+    (layers * 8_800_000).saturating_sub(1_000_000) + numbers * element / 20 + all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lstm() -> Rnn {
+        Rnn {
+            cell: 2,
+            bias: 2,
+            input: 256,
+            hidden: 256,
+            projection: 256,
+            layers: 1,
+            flags: 1,
+            ..Rnn::default()
+        }
+    }
+
+    fn unpacked(steps: i32, batch: i32) -> Sequences {
+        Sequences { layout: 0, steps, batch, tokens: i64::from(steps) * i64::from(batch) }
+    }
+
+    #[test]
+    fn weights_and_reserve_are_those_of_the_card() {
+        let rnn = Rnn { input: 300, hidden: 512, projection: 512, ..lstm() };
+        assert_eq!(weight_space(&rnn), 6_668_288);
+        assert_eq!(reserve_space(&rnn, &unpacked(35, 64)), 22_937_856);
+        let two = Rnn { input: 128, layers: 2, bidirectional: 1, dropout: true, ..rnn };
+        assert_eq!(weight_space(&two), 35_717_120);
+        assert_eq!(reserve_space(&two, &unpacked(200, 8)), 72_499_456);
+        let packed = Sequences { layout: 1, steps: 35, batch: 64, tokens: 1197 };
+        assert_eq!(reserve_space(&Rnn { flags: 0, ..rnn }, &packed), 12_257_536);
+    }
+
+    #[test]
+    fn workspaces_are_near() {
+        for (steps, batch, measured) in
+            [(32, 16, 13_812_096u64), (200, 16, 30_327_168), (32, 128, 37_094_656)]
+        {
+            let estimate = workspace(&lstm(), &unpacked(steps, batch));
+            assert!(
+                estimate.abs_diff(measured) * 8 < measured,
+                "{steps} {batch}: {estimate} for {measured}"
+            );
+        }
+    }
+
+    #[test]
+    fn matrices_come_before_biases() {
+        let rnn = lstm();
+        assert_eq!(weight(&rnn, 0, 0).0, Some(Part { offset: 0, rows: 256, columns: 256 }));
+        assert_eq!(
+            weight(&rnn, 0, 4).0,
+            Some(Part { offset: 4 * 4 * 256 * 256, rows: 256, columns: 256 })
+        );
+        let last = weight(&rnn, 0, 7).1.unwrap();
+        assert_eq!(last.offset + 256 * 4, weight_space(&rnn));
+        assert_eq!(weight(&rnn, 0, 8), (None, None));
+    }
 }

@@ -141,3 +141,122 @@ impl Tracker {
         self.live.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Describes a forward convolution as PyTorch does, with descriptors at `base + …` and tensors named from `id`.
+    fn describe(tracker: &mut Tracker, base: u64, id: i64, batch: i64, handle: u64) -> u64 {
+        let tensor = |tracker: &mut Tracker, at: u64, id: i64, dimensions: [i64; 4]| {
+            let [_, c, h, w] = dimensions;
+            tracker.create(at, kind::TENSOR);
+            tracker.set(at, attribute::TENSOR_TYPE, Value::Whole(vec![0]));
+            tracker.set(at, attribute::TENSOR_DIMENSIONS, Value::Whole(dimensions.to_vec()));
+            tracker.set(at, attribute::TENSOR_STRIDES, Value::Whole(vec![c * h * w, h * w, w, 1]));
+            tracker.set(at, attribute::TENSOR_ID, Value::Whole(vec![id]));
+            tracker.set(at, attribute::TENSOR_ALIGNMENT, Value::Whole(vec![16]));
+            tracker.finalize(at);
+        };
+        tensor(tracker, base, id, [batch, 3, 8, 8]);
+        tensor(tracker, base + 1, id + 1, [4, 3, 3, 3]);
+        tensor(tracker, base + 2, id + 2, [batch, 4, 6, 6]);
+        tracker.create(base + 3, kind::CONVOLUTION);
+        for (name, numbers) in [(100, vec![0]), (103, vec![1, 1]), (105, vec![0, 0])] {
+            tracker.set(base + 3, name, Value::Whole(numbers));
+        }
+        tracker.finalize(base + 3);
+        tracker.create(base + 4, kind::FORWARD);
+        for (name, child) in [(702, 3), (703, 1), (704, 0), (705, 2)] {
+            tracker.set_descriptors(base + 4, name, &[base + child]);
+        }
+        tracker.set(base + 4, 700, Value::Real(vec![1.0]));
+        tracker.finalize(base + 4);
+        tracker.create(base + 5, kind::GRAPH);
+        tracker.set(base + 5, attribute::GRAPH_HANDLE, Value::Address(handle as usize));
+        tracker.set_descriptors(base + 5, attribute::GRAPH_OPERATIONS, &[base + 4]);
+        tracker.finalize(base + 5);
+        base + 5
+    }
+
+    #[test]
+    fn the_text_says_what_is_computed() {
+        let mut tracker = Tracker::default();
+        let graph = describe(&mut tracker, 0x1000, 7, 2, 9);
+        let graph = tracker.graph(graph).unwrap();
+        assert_eq!(
+            graph.signature,
+            "fprop{a=1 conv=c{math=0 stride=1,1 pad=0,0} w=f32[4,3,3,3]@16 x=f32[2,3,8,8]@16 y=f32[2,4,6,6]@16}"
+        );
+        let convolution = graph.convolution.as_ref().unwrap();
+        assert_eq!((convolution.x.as_slice(), convolution.groups()), (&[2, 3, 8, 8][..], 1));
+    }
+
+    #[test]
+    fn plans_know_their_graph_after_everything_else_is_gone() {
+        let mut tracker = Tracker::default();
+        let graph = describe(&mut tracker, 10, 1, 2, 0);
+        tracker.create(30, kind::HEURISTIC);
+        tracker.set_descriptors(30, 201, &[graph]);
+        tracker.create(31, kind::ENGINE_CONFIG);
+        tracker.derive(31, 30);
+        tracker.create(32, kind::PLAN);
+        tracker.set_descriptors(32, attribute::PLAN_CONFIG, &[31]);
+        for address in (10..16).chain([30, 31]) {
+            tracker.destroy(address);
+        }
+        assert!(tracker.graph(32).unwrap().has_convolution);
+        assert_eq!(tracker.len(), 1);
+        tracker.destroy(32);
+        assert!(tracker.is_empty());
+    }
+
+    #[test]
+    fn a_tensor_that_joins_two_operations_is_told_from_two_tensors() {
+        let chain = |join: bool| {
+            let mut tracker = Tracker::default();
+            for (at, id) in [(1, 5), (2, 6), (3, if join { 6 } else { 7 }), (4, 8)] {
+                tracker.create(at, kind::TENSOR);
+                tracker.set(at, attribute::TENSOR_ID, Value::Whole(vec![id]));
+            }
+            for (at, x, y) in [(10, 1, 2), (11, 3, 4)] {
+                tracker.create(at, 13);
+                tracker.set_descriptors(at, 751, &[x]);
+                tracker.set_descriptors(at, 753, &[y]);
+            }
+            tracker.create(20, kind::GRAPH);
+            tracker.set_descriptors(20, attribute::GRAPH_OPERATIONS, &[10, 11]);
+            tracker.finalize(20);
+            tracker.graph(20).unwrap().signature.clone()
+        };
+        assert_ne!(chain(true), chain(false));
+    }
+
+    proptest! {
+        #[test]
+        fn addresses_names_and_handles_do_not_matter(base in 1u64..1 << 40, id in -1000i64..1000, handle: u64, batch in 1i64..64) {
+            let (mut one, mut two) = (Tracker::default(), Tracker::default());
+            let (a, b) = (describe(&mut one, 8, 0, batch, 0), describe(&mut two, base, id, batch, handle));
+            prop_assert_eq!(one.graph(a).unwrap(), two.graph(b).unwrap());
+            let other = describe(&mut two, base + 100, id, batch + 1, handle);
+            prop_assert_ne!(&one.graph(a).unwrap().signature, &two.graph(other).unwrap().signature);
+        }
+
+        #[test]
+        fn calls_in_any_order_do_no_harm(calls in prop::collection::vec((0u8..6, 0u64..12, 0i32..20, 0u64..12), 0..200)) {
+            let mut tracker = Tracker::default();
+            for (what, at, number, other) in calls {
+                match what {
+                    0 => tracker.create(at, number),
+                    1 => tracker.set(at, 700 + number, Value::Whole(vec![i64::from(number)])),
+                    2 => tracker.set_descriptors(at, [801, 702, 703, 704, 705][number as usize % 5], &[other, at]),
+                    3 => tracker.finalize(at),
+                    4 => tracker.derive(at, other),
+                    _ => tracker.destroy(at),
+                }
+            }
+        }
+    }
+}

@@ -29,6 +29,7 @@ const MODEL: &str = "vramwise-model";
 const REPLAY: &str = "vramwise-replay";
 const TUNE: &str = "vramwise-tune";
 const ANALYZE: &str = "vramwise-analyze";
+const FILES: &str = "vramwise-files";
 const PROFILE: &str = "vramwise-profile";
 const REHEARSE: &str = "vramwise-rehearse";
 const TESTKIT: &str = "vramwise-testkit";
@@ -45,9 +46,14 @@ const LAYERS: &[Layer] = &[
     layer(REPLAY, &[TYPES, TRACE, MODEL], None),
     layer(TUNE, &[TYPES, TRACE, MODEL, REPLAY], None),
     layer(ANALYZE, &[TYPES, TRACE, MODEL, REPLAY], None),
+    layer(FILES, &[TYPES, TRACE, REPLAY, ANALYZE], None),
     layer(PROFILE, &[], None),
     layer(REHEARSE, &[TYPES, TRACE, MODEL, REPLAY, ANALYZE, PROFILE], None),
-    layer("vramwise-cli", &[TYPES, TRACE, MODEL, REPLAY, TUNE, ANALYZE, PROFILE, REHEARSE], None),
+    layer(
+        "vramwise-cli",
+        &[TYPES, TRACE, MODEL, REPLAY, TUNE, ANALYZE, FILES, PROFILE, REHEARSE],
+        None,
+    ),
     layer(TESTKIT, &[TYPES, MODEL], None),
     layer("vramwise-fuzz", &[TYPES, PICKLE, TRACE, MODEL, REPLAY, ANALYZE, TESTKIT], None),
     layer("vramwise-bench", &[TYPES, PICKLE, TRACE, MODEL, REPLAY, TUNE, TESTKIT], None),

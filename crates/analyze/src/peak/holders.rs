@@ -103,6 +103,11 @@ fn stack_name(place: &Place, by: By) -> String {
     }
 }
 
+/// What [`By::Stack`] calls a stack that is told apart by `frames` of the user's own frames.
+pub fn place_name(snapshot: &Snapshot, stack: StackId, frames: usize) -> String {
+    stack_name(&fold::place(snapshot, stack, frames), By::Stack)
+}
+
 /// The groups of these blocks, the most bytes first, then by name.
 pub(super) fn groups<'b>(
     blocks: impl Iterator<Item = &'b Piece>,

@@ -21,7 +21,7 @@ mod waste;
 
 pub use curve::Column;
 pub use fold::is_framework;
-pub use holders::{By, Group};
+pub use holders::{By, Group, place_name};
 pub use inspect::inspect;
 pub use phase::Phase;
 pub use pinned::{Pin, PinnedAt};

@@ -90,6 +90,11 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> String {
 }
 
 #[cfg(test)]
+pub(crate) fn schema() -> schemars::Schema {
+    crate::schema::of::<json::Report>()
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -54,7 +54,7 @@ pub(crate) struct Args {
 
 /// `--by`. Its values have no text of their own, which would make the help page longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Grouping {
+pub(super) enum Grouping {
     #[default]
     Stack,
     Module,
@@ -64,7 +64,7 @@ enum Grouping {
 }
 
 impl Grouping {
-    fn by(self) -> By {
+    pub(super) fn by(self) -> By {
         match self {
             Grouping::Stack => By::Stack,
             Grouping::Module => By::Module,
@@ -75,7 +75,7 @@ impl Grouping {
     }
 
     /// Its name on the command line.
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Grouping::Stack => "stack",
             Grouping::Module => "module",
@@ -121,7 +121,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     Ok(Status::Fine)
 }
 
-fn refused(why: &Refusal, file: &str) -> Failure {
+pub(super) fn refused(why: &Refusal, file: &str) -> Failure {
     let failure = match why {
         Refusal::NoDevice(number, count) => {
             Failure::new(format!("there is no device {number}: the file has {count}"))
@@ -142,6 +142,11 @@ fn refused(why: &Refusal, file: &str) -> Failure {
         )),
     };
     failure.at(file)
+}
+
+#[cfg(test)]
+pub(crate) fn schema() -> schemars::Schema {
+    crate::schema::of::<json::Report>()
 }
 
 #[cfg(test)]

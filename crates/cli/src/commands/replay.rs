@@ -107,6 +107,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
 }
 
 #[cfg(test)]
+pub(crate) fn schema() -> schemars::Schema {
+    crate::schema::of::<json::Report>()
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

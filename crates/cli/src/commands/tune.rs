@@ -169,3 +169,13 @@ fn refuse(failed: &Input, context: &Context) -> Result<Status, Failure> {
     }
     Ok(Status::Finding)
 }
+
+#[cfg(test)]
+pub(crate) fn schema() -> schemars::Schema {
+    crate::schema::of::<json::Report>()
+}
+
+#[cfg(test)]
+pub(crate) fn schema_refused() -> schemars::Schema {
+    crate::schema::of::<json::Refusal>()
+}

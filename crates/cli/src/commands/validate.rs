@@ -61,3 +61,8 @@ fn keep_device(description: &mut Description, number: u32, args: &Args) -> Resul
     }
     Ok(())
 }
+
+#[cfg(test)]
+pub(crate) fn schema() -> schemars::Schema {
+    crate::schema::of::<json::Report<'static>>()
+}

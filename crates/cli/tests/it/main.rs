@@ -5,12 +5,16 @@
 
 #![allow(clippy::unwrap_used)] // what cannot go on has failed
 
+mod check;
+mod diff;
 mod explain;
+mod files;
 mod help;
 mod inspect;
 mod rehearse;
 mod replay;
 mod room;
+mod schema;
 mod streams;
 mod tune;
 mod validate;

@@ -7,7 +7,7 @@ use vramwise_workspaces::{Value, attribute, element_size, kind};
 
 use super::plans::{Plans, Verdict};
 use super::real::real;
-use super::sizes;
+use super::{settings, sizes};
 use crate::abi::{self, get, put};
 use crate::machine;
 
@@ -16,6 +16,10 @@ type Descriptor = *mut c_void;
 const TYPE_INT64: i32 = 3;
 const TYPE_DESCRIPTOR: i32 = 15;
 const TYPE_CHAR: i32 = 24;
+
+/// What a program with `torch.backends.cudnn.benchmark` should know.
+const BENCHMARK: &str =
+    "cudnn.benchmark keeps the fastest plan: two runs on a card can differ, and so can this one";
 
 static PLANS: Mutex<Option<Plans>> = Mutex::new(None);
 
@@ -197,9 +201,12 @@ extern "C" fn cudnnBackendFinalize(descriptor: Descriptor) -> i32 {
     if is_plan {
         let engine = engine_of(config as Descriptor);
         let table = sizes::table();
-        let (verdict, seen) = plans(|p| p.decide(address, engine, table));
+        let (verdict, seen) = plans(|p| p.decide(address, engine, settings::choice, table));
         if let Some(seen) = seen {
             sizes::convolution(&seen);
+        }
+        if plans(|p| p.is_benchmark(address)) {
+            sizes::note(BENCHMARK.to_owned());
         }
         if verdict == Verdict::Taken {
             return 0;

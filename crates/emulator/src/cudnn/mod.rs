@@ -9,6 +9,7 @@
 //! - [`plans`]: which workspace a plan has, without any C in it
 //! - [`sizes`]: the table, and the count of what it knew
 //! - [`norm`], [`rnn`], [`dropout`]: sizes that are asked for with a handle
+//! - [`settings`]: what PyTorch was told about choosing
 //! - [`real`]: the real library
 
 mod backend;
@@ -17,6 +18,7 @@ mod norm;
 mod plans;
 mod real;
 mod rnn;
+mod settings;
 mod sizes;
 
 pub(crate) use sizes::report;

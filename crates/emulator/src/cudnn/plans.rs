@@ -8,7 +8,8 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use vramwise_workspaces::{Direction, Graph, Table, Tracker, keys};
+use vramwise_workspaces::keys::{self, Choice};
+use vramwise_workspaces::{Graph, Table, Tracker, estimate};
 
 /// Virtual speed of a convolution, operations a nanosecond.
 const FLOP_PER_NS: u64 = 400_000;
@@ -73,18 +74,20 @@ impl Plans {
         self.configs.get(&plan).copied().unwrap_or(0)
     }
 
-    /// A plan is to be finalised; `engine` is its proposal's.
+    /// A plan is to be finalised; `engine` is its proposal's. `choice` says what the settings leave out, given whether
+    /// the computation is in single precision.
     pub(super) fn decide(
         &mut self,
         plan: u64,
         engine: i64,
+        choice: impl Fn(bool) -> Option<Choice>,
         table: Option<&Table>,
     ) -> (Verdict, Option<Seen>) {
         let Some(graph) = self.tracker.graph(plan) else { return (Verdict::Ask, None) };
         let key = Arc::as_ptr(&graph) as usize;
         let mut seen = None;
         let round = self.rounds.entry(key).or_insert_with(|| {
-            let (answer, measured) = look_up(&graph, engine, table);
+            let (answer, measured) = look_up(&graph, engine, choice, table);
             if graph.has_convolution {
                 let graph = Arc::from(graph.signature.as_str());
                 seen = Some(Seen { measured, graph });
@@ -96,13 +99,11 @@ impl Plans {
             Answer::Unknown => None,
             Answer::Known { first, .. } if place == 0 => Some(first),
             Answer::Known { benchmark: None, .. } => None,
+            // After the first: the kept one, if it is another, then the largest; the rest fit into that.
             Answer::Known { first, benchmark: Some((kept, largest)) } => {
-                Some(match place - usize::from(kept != first) {
-                    0 if kept != first => kept,
-                    1 if kept == first => largest,
-                    1 => largest,
-                    _ => 0,
-                })
+                let rest = [kept, largest];
+                let rest = if kept == first { &rest[1..] } else { &rest[..] };
+                Some(rest.get(place - 1).copied().unwrap_or(0))
             }
         };
         if workspace.is_some() {
@@ -112,6 +113,12 @@ impl Plans {
         } else {
             (Verdict::Ask, seen)
         }
+    }
+
+    /// Whether several plans were made of a plan's graph.
+    pub(super) fn is_benchmark(&self, plan: u64) -> bool {
+        let Some(graph) = self.tracker.graph(plan) else { return false };
+        self.rounds.get(&(Arc::as_ptr(&graph) as usize)).is_some_and(|r| r.count > 1)
     }
 
     /// The real library has finalised a plan.
@@ -148,31 +155,160 @@ impl Plans {
     }
 }
 
-/// The table's answer for a graph, and whether it counts as measured: it does not where another proposal is tried first
-/// than on the card, because the program's settings may have ruled that one out.
-fn look_up(graph: &Graph, engine: i64, table: Option<&Table>) -> (Answer, bool) {
-    let Some(pairs) = table.and_then(|t| t.get(&keys::plan(&graph.signature))) else {
-        return (Answer::Unknown, false);
-    };
-    let pairs = pairs.as_chunks::<2>().0;
-    let Some([_, usual]) = pairs.first() else { return (Answer::Unknown, false) };
-    let matching = pairs.iter().find(|[e, _]| i64::try_from(*e) == Ok(engine));
-    let first = matching.map_or(*usual, |[_, workspace]| *workspace);
-    let benchmark = match table.and_then(|t| t.get(&keys::benchmark(&graph.signature))) {
-        Some([kept, largest]) => Some((*kept, *largest)),
+/// The table's answer for a graph, and whether it counts as measured.
+///
+/// Where the settings cannot be told, the engine of the first proposal says which of them fit: without a device cuDNN
+/// may propose another one first, and then the usual settings are assumed, and the answer is not called measured.
+fn look_up(
+    graph: &Graph,
+    engine: i64,
+    choice: impl Fn(bool) -> Option<Choice>,
+    table: Option<&Table>,
+) -> (Answer, bool) {
+    let of = |choice| match table?.get(&keys::plan(choice, &graph.signature))? {
+        [engine, workspace] => Some((*engine, *workspace)),
         _ => None,
     };
-    (Answer::Known { first, benchmark }, matching.is_some())
+    let single = graph.convolution.as_ref().is_none_or(|c| c.data_type == 0);
+    let told = choice(single);
+    let certain = match told {
+        Some(choice) => of(choice),
+        None => {
+            Choice::ALL.into_iter().filter_map(of).find(|(e, _)| i64::try_from(*e) == Ok(engine))
+        }
+    };
+    let usual = of(Choice::First);
+    // What was measured under other settings is no help: those leave other proposals out.
+    let likely = if told.is_none() { certain.or(usual) } else { certain };
+    let Some((_, first)) = likely else {
+        let estimate =
+            table.and_then(|t| estimate::workspace(t, told.unwrap_or(Choice::First), graph));
+        let answer =
+            estimate.map_or(Answer::Unknown, |first| Answer::Known { first, benchmark: None });
+        return (answer, false);
+    };
+    let benchmark = match table.and_then(|t| t.get(&keys::benchmark(&graph.signature))) {
+        Some([kept, largest]) if certain == usual => Some((*kept, *largest)),
+        _ => None,
+    };
+    (Answer::Known { first, benchmark }, certain.is_some())
 }
 
 fn operations(graph: &Graph) -> u64 {
     let Some(c) = &graph.convolution else { return 0 };
     let product =
-        |numbers: &[i64]| numbers.iter().fold(1u64, |a, n| a.saturating_mul((*n).unsigned_abs()));
+        |numbers: &[i64]| numbers.iter().fold(1u64, |a, n| a.saturating_mul(n.unsigned_abs()));
     // All three directions multiply every output by every weight of its filter.
-    match c.direction {
-        Direction::Forward | Direction::Data | Direction::Filter => {
-            product(&c.y).saturating_mul(product(&c.w[1..])).saturating_mul(2)
+    product(&c.y).saturating_mul(product(&c.w[1..])).saturating_mul(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use vramwise_workspaces::{Builder, Facts, Value, attribute, kind};
+
+    use super::*;
+
+    const GRAPH: u64 = 100;
+
+    /// A graph with one operation of no tensors, and its signature.
+    fn plans() -> (Plans, String) {
+        let mut plans = Plans::default();
+        plans.tracker.create(1, kind::FORWARD);
+        plans.tracker.set(1, 700, Value::Real(vec![1.0]));
+        plans.tracker.finalize(1);
+        plans.tracker.create(GRAPH, kind::GRAPH);
+        plans.tracker.set_descriptors(GRAPH, attribute::GRAPH_OPERATIONS, &[1]);
+        plans.tracker.finalize(GRAPH);
+        plans.tracker.create(50, kind::ENGINE_CONFIG);
+        plans.tracker.derive(50, GRAPH);
+        let signature = plans.tracker.graph(GRAPH).unwrap().signature.clone();
+        (plans, signature)
+    }
+
+    fn plan(plans: &mut Plans, address: u64) {
+        plans.tracker.create(address, kind::PLAN);
+        plans.tracker.set_descriptors(address, attribute::PLAN_CONFIG, &[50]);
+    }
+
+    fn table(entries: &[(String, Vec<u64>)]) -> Table {
+        let mut builder = Builder::default();
+        for (key, numbers) in entries {
+            builder.insert(key, numbers.clone());
+        }
+        Table::from_bytes(&builder.to_bytes(&Facts::default()).unwrap()).unwrap()
+    }
+
+    fn usual(_single: bool) -> Option<Choice> {
+        Some(Choice::First)
+    }
+
+    #[test]
+    fn a_known_graph_is_not_asked_about() {
+        let (mut plans, signature) = plans();
+        let table = table(&[(keys::plan(Choice::First, &signature), vec![62, 4096])]);
+        plan(&mut plans, 200);
+        let (verdict, seen) = plans.decide(200, 7, usual, Some(&table));
+        assert_eq!((verdict, seen.map(|s| s.measured)), (Verdict::Taken, Some(true)));
+        assert_eq!(plans.workspace(200), Some(4096));
+        // A second plan was not measured: the real library is asked.
+        plan(&mut plans, 201);
+        assert_eq!(plans.decide(201, 7, usual, Some(&table)), (Verdict::Ask, None));
+        assert_eq!(plans.workspace(201), None);
+    }
+
+    #[test]
+    fn an_unknown_graph_is_left_to_the_library_and_counted_once() {
+        let (mut plans, _) = plans();
+        plan(&mut plans, 200);
+        let (verdict, seen) = plans.decide(200, 7, usual, None);
+        assert_eq!((verdict, seen.map(|s| s.measured)), (Verdict::Ask, Some(false)));
+        plan(&mut plans, 201);
+        assert_eq!(plans.decide(201, 8, usual, None), (Verdict::Ask, None));
+    }
+
+    #[test]
+    fn a_benchmark_meets_the_kept_plan_and_the_largest() {
+        let (mut plans, signature) = plans();
+        let table = table(&[
+            (keys::plan(Choice::First, &signature), vec![62, 10]),
+            (keys::benchmark(&signature), vec![5, 90]),
+        ]);
+        for address in 200..204 {
+            plan(&mut plans, address);
+            assert_eq!(plans.decide(address, 7, usual, Some(&table)).0, Verdict::Taken);
+        }
+        assert_eq!(
+            (200..204).map(|p| plans.workspace(p).unwrap()).collect::<Vec<_>>(),
+            [10, 5, 90, 0]
+        );
+        assert!(plans.is_benchmark(203));
+        // The kept plan is the fastest.
+        assert!((200..204).filter(|p| *p != 201).all(|p| plans.duration(p) > plans.duration(201)));
+    }
+
+    #[test]
+    fn other_settings_have_their_own_answers() {
+        let (mut plans, signature) = plans();
+        let table = table(&[
+            (keys::plan(Choice::First, &signature), vec![62, 10]),
+            (keys::plan(Choice::Deterministic, &signature), vec![30, 20]),
+        ]);
+        plan(&mut plans, 200);
+        plans.decide(200, 7, |_| Some(Choice::Deterministic), Some(&table));
+        assert_eq!(plans.workspace(200), Some(20));
+    }
+
+    #[test]
+    fn settings_that_cannot_be_told_are_guessed_from_the_engine() {
+        for (engine, workspace, measured) in [(30, 20, true), (62, 10, true), (7, 10, false)] {
+            let (mut plans, signature) = plans();
+            let table = table(&[
+                (keys::plan(Choice::First, &signature), vec![62, 10]),
+                (keys::plan(Choice::Deterministic, &signature), vec![30, 20]),
+            ]);
+            plan(&mut plans, 200);
+            let (_, seen) = plans.decide(200, engine, |_| None, Some(&table));
+            assert_eq!((plans.workspace(200), seen.unwrap().measured), (Some(workspace), measured));
         }
     }
 }

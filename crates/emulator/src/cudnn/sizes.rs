@@ -17,7 +17,7 @@ const LISTED: usize = 50;
 struct Count {
     measured: u64,
     unmeasured: u64,
-    /// Size queries that neither table nor sums could answer.
+    /// What was not measured.
     signatures: BTreeSet<String>,
 }
 
@@ -81,21 +81,20 @@ pub(super) fn note(text: String) {
 
 /// A convolution's first plan was decided on.
 pub(super) fn convolution(seen: &Seen) {
-    let measured = seen.measured && same_library();
-    note_size(measured, || seen.graph.to_string());
+    if seen.measured && same_library() {
+        count().get_or_insert_default().measured += 1;
+    } else {
+        guessed(&seen.graph);
+    }
 }
 
-/// A size was asked for: from the table or sums, or as a guess.
-pub(super) fn note_size(measured: bool, what: impl FnOnce() -> String) {
+/// A size was answered that neither the table nor a sum knows.
+pub(super) fn guessed(what: &str) {
     let mut guard = count();
     let count = guard.get_or_insert_default();
-    if measured {
-        count.measured += 1;
-    } else {
-        count.unmeasured += 1;
-        if count.signatures.len() < LISTED {
-            count.signatures.insert(what());
-        }
+    count.unmeasured += 1;
+    if count.signatures.len() < LISTED {
+        count.signatures.insert(what.to_owned());
     }
 }
 

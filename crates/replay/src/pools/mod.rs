@@ -4,9 +4,12 @@
 //! the default pool; only where that contradicts the history are segments assigned to private pools.
 
 mod cluster;
+mod known;
 mod layout;
 mod order;
 mod stretch;
+
+pub(crate) use known::by_segments;
 
 use std::collections::BTreeMap;
 

@@ -139,8 +139,17 @@ impl<'a> Verifier<'a> {
     }
 
     /// Runs to the end or to the first divergence.
-    pub(crate) fn run(mut self) -> Run {
-        while self.checker.at < self.history.len() && self.checker.mismatch.is_none() {
+    pub(crate) fn run(self) -> Run {
+        let end = self.history.len();
+        self.run_until(end, |_| {})
+    }
+
+    /// Runs to the first operation that does not begin before entry `until`, or to the first divergence.
+    /// `begins` is told the entry at which each operation begins.
+    pub(crate) fn run_until(mut self, until: usize, mut begins: impl FnMut(usize)) -> Run {
+        let until = until.min(self.history.len());
+        while self.checker.at < until && self.checker.mismatch.is_none() {
+            begins(self.checker.at);
             self.change_settings();
             self.step();
         }

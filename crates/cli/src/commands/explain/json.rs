@@ -8,6 +8,7 @@ use vramwise_model::settings::Lint;
 use super::Explained;
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Report {
     schema: u32,
     #[serde(flatten)]
@@ -19,6 +20,7 @@ pub(super) struct Report {
 
 /// One out-of-memory text.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Event {
     kind: &'static str,
     file: Option<String>,
@@ -38,6 +40,7 @@ struct Event {
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Numbers {
     tried_bytes: Option<u64>,
     total_bytes: Option<u64>,
@@ -56,18 +59,21 @@ struct Numbers {
 }
 
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Process {
     pid: Option<u64>,
     bytes: Option<u64>,
 }
 
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Advice {
     action: String,
     evidence: String,
 }
 
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Fact {
     name: &'static str,
     text: &'static str,
@@ -75,6 +81,7 @@ struct Fact {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Settings {
     file: String,
     line: usize,
@@ -85,6 +92,7 @@ struct Settings {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Remark {
     code: &'static str,
     offset: usize,

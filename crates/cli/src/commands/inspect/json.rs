@@ -7,6 +7,7 @@ use vramwise_analyze::peak::{
 use vramwise_types::TorchVersion;
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Report {
     schema: u32,
     pub(super) file: String,
@@ -17,12 +18,14 @@ pub(super) struct Report {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Warned {
     pub(super) code: &'static str,
     pub(super) message: String,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Device {
     pub(super) device: u32,
     pub(super) events: usize,
@@ -40,6 +43,7 @@ pub(super) struct Device {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct PeaksReport {
     pub(super) allocated: PeakReport,
     pub(super) reserved: PeakReport,
@@ -48,6 +52,7 @@ pub(super) struct PeaksReport {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct PeakReport {
     pub(super) bytes: u64,
     /// Whether it is exact; else a lower bound.
@@ -57,6 +62,7 @@ pub(super) struct PeakReport {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct WhenReport {
     pub(super) event: Option<usize>,
     pub(super) since_start_us: Option<u64>,
@@ -67,18 +73,21 @@ pub(super) struct WhenReport {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct After {
     pub(super) name: String,
     pub(super) times: u64,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Oom {
     pub(super) event: usize,
     pub(super) size_bytes: u64,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct MemoryReport {
     /// `peak`, `end` or `event`.
     pub(super) at: &'static str,
@@ -104,6 +113,7 @@ pub(super) struct MemoryReport {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct GroupReport {
     pub(super) name: String,
     pub(super) bytes: u64,
@@ -113,6 +123,7 @@ pub(super) struct GroupReport {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct FreeReport {
     /// Free bytes in segments that something uses.
     pub(super) split_bytes: u64,
@@ -124,6 +135,7 @@ pub(super) struct FreeReport {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct PoolReport {
     pub(super) pool_id: (u64, u64),
     pub(super) small: bool,
@@ -138,6 +150,7 @@ pub(super) struct PoolReport {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct PinnedReport {
     /// `peak`, `event`, `out of memory` or `end`.
     pub(super) at: &'static str,
@@ -149,6 +162,7 @@ pub(super) struct PinnedReport {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct PinReport {
     pub(super) name: String,
     pub(super) segments: u64,
@@ -160,6 +174,7 @@ pub(super) struct PinReport {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct ColumnReport {
     pub(super) first_event: usize,
     pub(super) allocated_bytes: u64,

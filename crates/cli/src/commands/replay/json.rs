@@ -12,6 +12,7 @@ use super::request::{Answer, Request};
 use crate::input;
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Report {
     schema: u32,
     pub(super) file: String,
@@ -33,12 +34,14 @@ pub(super) struct Report {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct SettingsReport {
     pub(super) recorded: String,
     pub(super) replayed: String,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Verify {
     pub(super) allocs: u64,
     pub(super) allocs_exact: u64,
@@ -60,6 +63,7 @@ pub(super) struct Verify {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct DivergenceReport {
     pub(super) event: usize,
     pub(super) expected: String,
@@ -69,6 +73,7 @@ pub(super) struct DivergenceReport {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct DeviceCalls {
     pub(super) malloc: i64,
     pub(super) free: i64,
@@ -77,6 +82,7 @@ pub(super) struct DeviceCalls {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct OomReport {
     pub(super) event: usize,
     pub(super) size_bytes: u64,

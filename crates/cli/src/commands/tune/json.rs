@@ -8,6 +8,7 @@ use vramwise_types::TorchVersion;
 use super::Input;
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Report {
     schema: u32,
     files: Vec<FileReport>,
@@ -27,6 +28,7 @@ pub(super) struct Report {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct FileReport {
     file: String,
     device: u32,
@@ -37,6 +39,7 @@ struct FileReport {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Candidate {
     conf: String,
     peak_reserved_bytes: u64,
@@ -53,6 +56,7 @@ struct Candidate {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct DeviceCalls {
     malloc: u64,
     free: u64,
@@ -61,6 +65,7 @@ struct DeviceCalls {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Recommended {
     #[serde(flatten)]
     candidate: Candidate,
@@ -72,17 +77,20 @@ struct Recommended {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Limit {
     peak_live_bytes: u64,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Load {
     kind: &'static str,
     why: Vec<String>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct OptionReport {
     option: &'static str,
     tried: usize,
@@ -218,6 +226,7 @@ fn option(effect: &vramwise_tune::OptionEffect) -> OptionReport {
 
 /// Why nothing is recommended.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Refusal {
     schema: u32,
     file: String,

@@ -6,6 +6,7 @@ use serde::Serialize;
 use vramwise_trace::{Description, DeviceDescription, Producer, Replayable, Warning};
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Report<'a> {
     schema: u32,
     file: &'a str,
@@ -25,6 +26,7 @@ pub(super) struct Report<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct DeviceReport<'a> {
     device: usize,
     events: usize,
@@ -46,6 +48,7 @@ struct DeviceReport<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct WarningReport<'a> {
     code: &'static str,
     message: &'a str,

@@ -1,0 +1,164 @@
+//! `vramwise check FILE...`: budgets for continuous integration.
+
+mod gates;
+mod json;
+mod junit;
+mod markdown;
+mod text;
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::ValueHint;
+use vramwise_analyze::figures::{Figures, figures};
+use vramwise_analyze::peak::Options;
+use vramwise_types::TorchVersion;
+
+use super::inspect;
+use crate::Status;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::input;
+use gates::{Limits, Percent, Verdict};
+
+const EXAMPLES: &str = "\
+Examples:
+  vramwise check snapshot.pickle --max-peak-reserved 20GiB --max-fragmentation 10%
+  vramwise check new.pickle --baseline main.pickle --max-regression 2%
+  vramwise check rank*.pickle --max-peak-allocated 70GiB --junit memory.xml
+
+A limit is exceeded only by more than it. Where a peak is a lower bound (the recording began in
+mid-run), a bound below the limit passes and is marked. A file without a history fails.
+Fragmentation is the share of reserved memory that no block used when most was reserved.
+
+Where GITHUB_STEP_SUMMARY is set, a table is appended to the file that it names.
+
+Exit status: 0 within all limits, 1 not (the report says why), 2 unreadable input or wrong usage.";
+
+/// Hold a program's memory against budgets, for continuous integration.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Snapshots with their histories; a directory means all in it.
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    files: Vec<PathBuf>,
+    /// Most bytes that the allocator may have held, such as 20GiB.
+    #[arg(long, value_name = "SIZE", value_parser = crate::args::size)]
+    max_peak_reserved: Option<u64>,
+    /// Most bytes that the program may have held in blocks.
+    #[arg(long, value_name = "SIZE", value_parser = crate::args::size)]
+    max_peak_allocated: Option<u64>,
+    /// Largest share of reserved memory that may have been unused when most was reserved.
+    #[arg(long, value_name = "PERCENT")]
+    max_fragmentation: Option<Percent>,
+    /// An older snapshot, or a directory with files of the same names, to compare the peaks with.
+    #[arg(long, value_name = "OLD", value_hint = ValueHint::AnyPath)]
+    baseline: Option<PathBuf>,
+    /// How much higher than the baseline's the peaks may be.
+    #[arg(long, value_name = "PERCENT", default_value = "2%", requires = "baseline")]
+    max_regression: Percent,
+    /// Write the checks as JUnit XML.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    junit: Option<PathBuf>,
+    /// Write the table as Markdown.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    markdown: Option<PathBuf>,
+    /// PyTorch version whose allocator is meant, such as 2.8; without it, what the files look like.
+    #[arg(long, value_name = "VERSION", value_parser = crate::args::torch)]
+    torch: Option<TorchVersion>,
+}
+
+/// Checks and reports.
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
+    let limits = Limits {
+        peak_reserved: args.max_peak_reserved,
+        peak_allocated: args.max_peak_allocated,
+        fragmentation: args.max_fragmentation,
+        regression: args.baseline.as_ref().map(|_| args.max_regression),
+    };
+    if limits.is_empty() {
+        return Err(Failure::new("there is nothing to check").hint(
+            "give a limit, such as --max-peak-reserved 20GiB, or a --baseline to compare with",
+        ));
+    }
+    let files = input::expand(&args.files)?;
+    let baselines = baselines(args, &files)?;
+    let inputs = || files.iter().chain(baselines.iter().flatten());
+    context.protect(inputs())?;
+    let output = |path: &Option<PathBuf>| -> Result<_, Failure> {
+        let destination = path.as_ref().map(|path| context.destination(path)).transpose()?;
+        if let Some(destination) = &destination {
+            destination.distinct_from(inputs().map(PathBuf::as_path))?;
+        }
+        Ok(destination)
+    };
+    let (junit, markdown) = (output(&args.junit)?, output(&args.markdown)?);
+    let mut verdicts = Vec::new();
+    for (file, baseline) in files.iter().zip(&baselines) {
+        let now = measure(file, args, context)?;
+        let old = match baseline {
+            Some(path) => measure(path, args, context)?,
+            None => Vec::new(),
+        };
+        let device = |figures| gates::check(&input::shown(file), figures, &old, &limits);
+        verdicts.extend(now.iter().flat_map(device));
+    }
+    let failed = verdicts.iter().any(|v: &Verdict| !v.passed);
+    if let Some(destination) = junit {
+        destination.write(junit::render(&verdicts).as_bytes())?;
+        context.wrote(destination.path());
+    }
+    let table = markdown::render(&verdicts);
+    if let Some(destination) = markdown {
+        destination.write(table.as_bytes())?;
+        context.wrote(destination.path());
+    }
+    if let Some(summary) = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|name| !name.is_empty()) {
+        append(Path::new(&summary), &table)?;
+    }
+    if context.global.json {
+        context.report_json(&json::Report::new(&verdicts))?;
+    } else {
+        context.report(&text::render(&verdicts, context))?;
+    }
+    Ok(if failed { Status::Finding } else { Status::Fine })
+}
+
+fn measure(path: &Path, args: &Args, context: &Context) -> Result<Vec<Figures>, Failure> {
+    let snapshot = input::read(path)?;
+    let version = input::version(args.torch, &snapshot);
+    let options = Options { device: context.global.device, ..Options::new(version) };
+    figures(&snapshot, &options).map_err(|why| inspect::refused(&why, &input::shown(path)))
+}
+
+/// The file that each file is compared with.
+fn baselines(args: &Args, files: &[PathBuf]) -> Result<Vec<Option<PathBuf>>, Failure> {
+    let Some(old) = &args.baseline else { return Ok(vec![None; files.len()]) };
+    if !old.is_dir() {
+        return Ok(vec![Some(old.clone()); files.len()]);
+    }
+    let of = |file: &PathBuf| {
+        let name = file.file_name().unwrap_or(file.as_os_str());
+        let path = old.join(name);
+        if path.is_file() {
+            return Ok(Some(path));
+        }
+        Err(Failure::new(format!("the baseline has no {}", Path::new(name).display()))
+            .at(input::shown(old))
+            .hint("files are compared with those of the same name"))
+    };
+    files.iter().map(of).collect()
+}
+
+/// The summary of a workflow's step belongs to all its commands: what is there is kept.
+fn append(path: &Path, table: &str) -> Result<(), Failure> {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    file.and_then(|mut file| file.write_all(table.as_bytes()))
+        .map_err(|error| Failure::io("append to", path, &error).at("GITHUB_STEP_SUMMARY"))
+}
+
+#[cfg(test)]
+pub(crate) fn schema() -> schemars::Schema {
+    crate::schema::of::<json::Report<'static>>()
+}

@@ -1,0 +1,252 @@
+//! The checks themselves: figures against limits, without any input or output.
+
+use std::str::FromStr;
+
+use vramwise_analyze::figures::Figures;
+use vramwise_analyze::peak::Peak;
+use vramwise_types::Human;
+
+use crate::figures::{Bytes, FragmentationReport, percent_signed};
+use crate::text::grouped;
+
+/// A percentage that is not negative.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Percent(pub(super) f64);
+
+impl FromStr for Percent {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = text.trim().trim_end_matches('%').trim_end();
+        match number.parse::<f64>() {
+            Ok(value) if value.is_finite() && value >= 0.0 => Ok(Self(value)),
+            _ => Err("write a percentage, such as 10% or 2.5%".to_owned()),
+        }
+    }
+}
+
+/// What must not be exceeded; `None` = not checked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Limits {
+    pub(super) peak_reserved: Option<u64>,
+    pub(super) peak_allocated: Option<u64>,
+    pub(super) fragmentation: Option<Percent>,
+    pub(super) regression: Option<Percent>,
+}
+
+impl Limits {
+    pub(super) fn is_empty(&self) -> bool {
+        self.peak_reserved.is_none()
+            && self.peak_allocated.is_none()
+            && self.fragmentation.is_none()
+            && self.regression.is_none()
+    }
+}
+
+/// One check and how it ended.
+#[derive(Clone, Debug)]
+pub(super) struct Verdict {
+    pub(super) file: String,
+    pub(super) device: u32,
+    /// `peak-reserved`, `peak-allocated`, `fragmentation`, `regression-reserved` or
+    /// `regression-allocated`.
+    pub(super) check: &'static str,
+    /// For people.
+    pub(super) value: String,
+    /// For people.
+    pub(super) limit: String,
+    /// Bytes, or percent of fragmentation; `None` where it is not known.
+    pub(super) measured: Option<f64>,
+    /// In the same unit.
+    pub(super) allowed: f64,
+    /// Whether what was measured is exact.
+    pub(super) exact: bool,
+    pub(super) passed: bool,
+    /// Why it did not pass, or what to know although it did.
+    pub(super) reason: Option<String>,
+}
+
+/// All checks of one device; `old` are the baseline's devices.
+pub(super) fn check(file: &str, now: &Figures, old: &[Figures], limits: &Limits) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    let maker = Maker { file, device: now.device };
+    let peaks = now.peaks.as_ref();
+    let reserved = peaks.map(|p| &p.reserved);
+    let allocated = peaks.map(|p| &p.allocated);
+    if let Some(limit) = limits.peak_reserved {
+        verdicts.push(maker.bytes("peak-reserved", "reserved", reserved, limit));
+    }
+    if let Some(limit) = limits.peak_allocated {
+        verdicts.push(maker.bytes("peak-allocated", "allocated", allocated, limit));
+    }
+    if let Some(limit) = limits.fragmentation {
+        verdicts.push(maker.fragmentation(now, limit));
+    }
+    if let Some(limit) = limits.regression {
+        let old = old.iter().find(|d| d.device == now.device).and_then(|d| d.peaks.as_ref());
+        let pairs = [
+            ("regression-reserved", "reserved", reserved, old.map(|p| &p.reserved)),
+            ("regression-allocated", "allocated", allocated, old.map(|p| &p.allocated)),
+        ];
+        for (check, what, now, old) in pairs {
+            verdicts.push(maker.regression(check, what, now, old, limit));
+        }
+    }
+    verdicts
+}
+
+struct Maker<'a> {
+    file: &'a str,
+    device: u32,
+}
+
+impl Maker<'_> {
+    fn verdict(&self, check: &'static str, limit: String, allowed: f64) -> Verdict {
+        Verdict {
+            file: self.file.to_owned(),
+            device: self.device,
+            check,
+            value: "not known".to_owned(),
+            limit,
+            measured: None,
+            allowed,
+            exact: false,
+            passed: false,
+            reason: Some("the file has no history, so that the peak is not known".to_owned()),
+        }
+    }
+
+    fn bytes(&self, check: &'static str, what: &str, peak: Option<&Peak>, limit: u64) -> Verdict {
+        let verdict = self.verdict(check, Human(limit).to_string(), limit as f64);
+        let Some(peak) = peak else { return verdict };
+        let over = peak.bytes.saturating_sub(limit);
+        let reason = if over > 0 {
+            let bytes = grouped(peak.bytes);
+            Some(format!("peak of {what} memory is {bytes} bytes, {} over the limit", Human(over)))
+        } else {
+            (!peak.exact).then(|| LOWER_BOUND.to_owned())
+        };
+        Verdict {
+            value: Bytes { bytes: peak.bytes, exact: peak.exact }.human(),
+            measured: Some(peak.bytes as f64),
+            exact: peak.exact,
+            passed: over == 0,
+            reason,
+            ..verdict
+        }
+    }
+
+    fn fragmentation(&self, now: &Figures, limit: Percent) -> Verdict {
+        let verdict = self.verdict("fragmentation", format!("{}%", limit.0), limit.0);
+        if now.peaks.is_none() {
+            return verdict;
+        }
+        let percent = now.fragmentation.share() * 100.0;
+        let report = FragmentationReport::from(now.fragmentation);
+        let passed = percent <= limit.0;
+        let what = format!(
+            "{} of {} reserved bytes were unused when most was reserved",
+            grouped(report.unused_bytes),
+            grouped(report.reserved_bytes)
+        );
+        let reason = match (passed, report.exact) {
+            (true, _) => None,
+            (false, true) => Some(what),
+            (false, false) => Some(format!("at most {what}; it may have been less")),
+        };
+        Verdict {
+            value: report.human(),
+            measured: Some(report.percent),
+            exact: report.exact,
+            passed,
+            reason,
+            ..verdict
+        }
+    }
+
+    fn regression(
+        &self,
+        check: &'static str,
+        what: &str,
+        now: Option<&Peak>,
+        old: Option<&Peak>,
+        limit: Percent,
+    ) -> Verdict {
+        let unknown = self.verdict(check, format!("+{}%", limit.0), 0.0);
+        let Some(old) = old else {
+            let reason = format!("the baseline has no peak of device {}", self.device);
+            return Verdict { reason: Some(reason), ..unknown };
+        };
+        let allowed = old.bytes as f64 * (1.0 + limit.0 / 100.0);
+        let limit = format!("{} (+{}%)", Human(allowed as u64), limit.0);
+        let Some(now) = now else { return Verdict { limit, allowed, ..unknown } };
+        let passed = now.bytes as f64 <= allowed;
+        let change = percent_signed(old.bytes, now.bytes);
+        let exact = now.exact && old.exact;
+        let reason = if passed {
+            (!exact).then(|| LOWER_BOUND.to_owned())
+        } else {
+            let (old, now) = (grouped(old.bytes), grouped(now.bytes));
+            Some(format!("peak of {what} memory rose from {old} to {now} bytes"))
+        };
+        let value = Bytes { bytes: now.bytes, exact: now.exact }.human();
+        Verdict {
+            value: format!("{value} {}", if change.is_empty() { "new" } else { &change }),
+            limit,
+            measured: Some(now.bytes as f64),
+            allowed,
+            exact,
+            passed,
+            reason,
+            ..unknown
+        }
+    }
+}
+
+const LOWER_BOUND: &str = "a lower bound: the recording does not tell the whole";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_are_read_with_and_without_their_sign() {
+        assert_eq!("10%".parse(), Ok(Percent(10.0)));
+        assert_eq!(" 2.5 % ".parse(), Ok(Percent(2.5)));
+        assert_eq!("0".parse(), Ok(Percent(0.0)));
+        for wrong in ["", "-1%", "NaN", "inf", "10GiB", "%"] {
+            assert!(wrong.parse::<Percent>().is_err(), "{wrong}");
+        }
+    }
+
+    fn peak(bytes: u64, exact: bool) -> Peak {
+        let when = vramwise_analyze::peak::When {
+            event: None,
+            since_start_us: None,
+            phase: vramwise_analyze::peak::Phase::default(),
+        };
+        Peak { bytes, exact, when }
+    }
+
+    #[test]
+    fn a_limit_is_exceeded_only_by_more_than_it() {
+        let maker = Maker { file: "a", device: 0 };
+        let check = |bytes| maker.bytes("peak-reserved", "reserved", Some(&peak(bytes, true)), 100);
+        assert!(check(100).passed && check(100).reason.is_none());
+        assert!(!check(101).passed && check(101).reason.is_some());
+        assert!(!maker.bytes("peak-reserved", "reserved", None, 100).passed);
+        let bound = maker.bytes("peak-reserved", "reserved", Some(&peak(100, false)), 100);
+        assert!(bound.passed && bound.reason.is_some());
+    }
+
+    #[test]
+    fn a_regression_is_measured_in_percent_of_the_old_peak() {
+        let maker = Maker { file: "a", device: 0 };
+        let check = |now, old| {
+            let (now, old) = (peak(now, true), peak(old, true));
+            maker.regression("r", "reserved", Some(&now), Some(&old), Percent(2.0)).passed
+        };
+        assert!(check(102, 100) && check(50, 100) && check(0, 0));
+        assert!(!check(103, 100) && !check(1, 0));
+    }
+}

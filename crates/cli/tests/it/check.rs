@@ -1,0 +1,110 @@
+//! `vramwise check`: budgets, their reports, and the exit status.
+
+use insta_cmd::assert_cmd_snapshot;
+
+use crate::room::{Room, repository, vramwise};
+
+const DEFAULT: &str = "testdata/snapshots/lstm_varlen__default.snapshot.pickle.gz";
+const EXPANDABLE: &str = "testdata/snapshots/lstm_varlen__expandable.snapshot.pickle.gz";
+const MIDRUN: &str = "testdata/snapshots/late_train__large12.snapshot.pickle.gz";
+
+fn check(args: &[&str]) -> std::process::Command {
+    let mut command = vramwise(&["check"]);
+    command.args(args).current_dir(repository()).env_remove("GITHUB_STEP_SUMMARY");
+    command
+}
+
+#[test]
+fn check_explains_itself() {
+    assert_cmd_snapshot!(vramwise(&["check", "--help"]));
+}
+
+#[test]
+fn what_is_over_a_limit_is_told_with_the_reason() {
+    assert_cmd_snapshot!(check(&[
+        DEFAULT,
+        MIDRUN,
+        "--max-peak-reserved",
+        "2GiB",
+        "--max-peak-allocated",
+        "2GiB",
+        "--max-fragmentation",
+        "35%",
+    ]));
+}
+
+#[test]
+fn a_better_run_passes_and_a_worse_one_does_not() {
+    assert_cmd_snapshot!(check(&[EXPANDABLE, "--baseline", DEFAULT]));
+    assert_cmd_snapshot!(check(&[DEFAULT, "--baseline", EXPANDABLE, "--max-regression", "5%"]));
+}
+
+#[test]
+fn a_peak_is_within_a_limit_that_it_reaches() {
+    let limit = |bytes: &str| {
+        let args = [EXPANDABLE, "--max-peak-reserved", bytes, "--json"];
+        check(&args).output().unwrap()
+    };
+    let output = limit("1GiB");
+    assert_eq!(output.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let peak = report["checks"][0]["measured"].as_f64().unwrap() as u64;
+    assert_eq!(limit(&peak.to_string()).status.code(), Some(0));
+    assert_eq!(limit(&(peak - 1).to_string()).status.code(), Some(1));
+}
+
+#[test]
+fn junit_markdown_and_the_summary_of_a_workflow_are_written() {
+    let room = Room::new("check-files");
+    let file = repository().join(DEFAULT);
+    room.write("summary.md", "before\n");
+    let args = ["check", "a&b.pickle", "--max-peak-reserved", "1GiB", "--junit", "j.xml", "-q"];
+    std::fs::copy(file, room.write("a&b.pickle", "")).unwrap();
+    let output = room
+        .vramwise(&args)
+        .args(["--markdown", "m.md"])
+        .env("GITHUB_STEP_SUMMARY", "summary.md")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = |name| String::from_utf8(room.read(name)).unwrap();
+    insta::assert_snapshot!(text("j.xml"));
+    insta::assert_snapshot!(text("m.md"));
+    assert_eq!(text("summary.md"), format!("before\n{}", text("m.md")));
+}
+
+#[test]
+fn a_baseline_folder_has_files_of_the_same_names() {
+    let room = Room::new("check-baseline");
+    std::fs::create_dir(room.write("x", "").with_file_name("old")).unwrap();
+    let source = repository().join(DEFAULT);
+    std::fs::copy(&source, room.write("rank0.pickle", "")).unwrap();
+    let args = ["check", "rank0.pickle", "--baseline", "old"];
+    assert_cmd_snapshot!(room.vramwise(&args));
+    std::fs::copy(&source, room.write("old/rank0.pickle", "")).unwrap();
+    let mut command = room.vramwise(&args);
+    assert!(command.env_remove("GITHUB_STEP_SUMMARY").output().unwrap().status.success());
+}
+
+#[test]
+fn a_gate_that_sees_nothing_does_not_pass() {
+    let room = Room::new("check-state");
+    room.write(
+        "state.json",
+        r#"{"segments": [{"address": 512, "total_size": 2097152, "allocated_size": 0, "active_size": 0,
+            "requested_size": 0, "stream": 0, "segment_type": "small", "blocks": []}], "device_traces": [[]]}"#,
+    );
+    let output = room
+        .vramwise(&["check", "state.json", "--max-peak-reserved", "1GiB"])
+        .env_remove("GITHUB_STEP_SUMMARY")
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.code() == Some(1) && told.contains("no history"), "{told}");
+}
+
+#[test]
+fn without_a_limit_there_is_nothing_to_check() {
+    assert_cmd_snapshot!(check(&[DEFAULT]));
+    assert_cmd_snapshot!(check(&[DEFAULT, "--max-fragmentation", "-5%"]));
+}
