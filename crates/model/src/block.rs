@@ -25,6 +25,9 @@ pub(crate) const LIVE: u8 = 16;
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     pub(crate) addr: u64,
+    /// Added to the address it gives the block's place among free blocks of its size (wrapping): 0 where
+    /// addresses decide, else what puts the block behind those of older segments.
+    pub(crate) rank: u64,
     pub(crate) size: u64,
     /// Size of the last request; stale once the block is free (specification §8.5).
     pub(crate) requested: u64,
@@ -52,6 +55,11 @@ impl Block {
     /// Whether the block has a neighbour in its segment.
     pub(crate) fn is_split(&self) -> bool {
         self.prev != NONE || self.next != NONE
+    }
+
+    /// Place among free blocks of the same size.
+    pub(crate) fn order(&self) -> u64 {
+        self.addr.wrapping_add(self.rank)
     }
 
     pub(crate) fn end(&self) -> u64 {

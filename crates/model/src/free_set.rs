@@ -1,4 +1,5 @@
-//! The free blocks of one pool and stream, ordered by (size, address).
+//! The free blocks of one pool and stream, ordered by (size, place among equals): the place is the
+//! address, or in PyTorch 2.13 and later the segment's age and the address in it.
 //!
 //! A sorted list in chunks: the sets of real programs hold tens to a few thousand blocks, where a short
 //! binary search and a short move beat a tree of single keys. The order is the one that PyTorch's
@@ -11,7 +12,7 @@ const CHUNK: usize = 128;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) size: u64,
-    pub(crate) addr: u64,
+    pub(crate) order: u64,
     pub(crate) block: u32,
 }
 
@@ -35,8 +36,8 @@ pub(crate) struct FreeSet {
     chunks: Vec<Chunk>,
 }
 
-fn key(size: u64, addr: u64) -> u128 {
-    (u128::from(size) << 64) | u128::from(addr)
+fn key(size: u64, order: u64) -> u128 {
+    (u128::from(size) << 64) | u128::from(order)
 }
 
 impl FreeSet {
@@ -50,8 +51,8 @@ impl FreeSet {
         self.chunks.partition_point(below).min(self.chunks.len() - 1)
     }
 
-    pub(crate) fn insert(&mut self, size: u64, addr: u64, block: u32) {
-        let key = key(size, addr);
+    pub(crate) fn insert(&mut self, size: u64, order: u64, block: u32) {
+        let key = key(size, order);
         if self.chunks.is_empty() {
             self.chunks
                 .push(Chunk { keys: Vec::with_capacity(CHUNK), blocks: Vec::with_capacity(CHUNK) });
@@ -72,8 +73,8 @@ impl FreeSet {
     }
 
     /// Takes the block of that size and address out; it must be there.
-    pub(crate) fn remove(&mut self, size: u64, addr: u64) {
-        let key = key(size, addr);
+    pub(crate) fn remove(&mut self, size: u64, order: u64) {
+        let key = key(size, order);
         let chunk = self.chunk_of(key);
         let slot = self.chunks.get(chunk).map_or(0, |c| c.keys.partition_point(|k| *k < key));
         debug_assert!(self.chunks.get(chunk).is_some_and(|c| c.keys.get(slot) == Some(&key)));
@@ -105,7 +106,7 @@ impl FreeSet {
         let chunk = &self.chunks[at.chunk];
         let key = chunk.keys[at.slot];
         #[allow(clippy::cast_possible_truncation)] // the two halves of the key
-        Entry { size: (key >> 64) as u64, addr: key as u64, block: chunk.blocks[at.slot] }
+        Entry { size: (key >> 64) as u64, order: key as u64, block: chunk.blocks[at.slot] }
     }
 
     #[inline]
@@ -129,11 +130,11 @@ impl FreeSet {
         }
     }
 
-    /// The last entry before (`size`, `addr`) in the order; without an address, the last one below
+    /// The last entry before (`size`, `order`) in the order; without an address, the last one below
     /// `size`.
-    pub(crate) fn before(&self, size: u64, addr: Option<u64>) -> Option<Entry> {
-        let Some(addr) = addr else { return self.last_below(size).map(|at| self.get(at)) };
-        let key = key(size, addr);
+    pub(crate) fn before(&self, size: u64, order: Option<u64>) -> Option<Entry> {
+        let Some(order) = order else { return self.last_below(size).map(|at| self.get(at)) };
+        let key = key(size, order);
         let chunk = self.chunk_of(key);
         let slot = self.chunks.get(chunk)?.keys.partition_point(|k| *k < key);
         self.previous(Cursor { chunk, slot }).map(|at| self.get(at))
@@ -148,8 +149,8 @@ impl FreeSet {
     }
 
     /// The entry of exactly that size and address.
-    pub(crate) fn at_address(&self, size: u64, addr: u64) -> Option<Entry> {
-        let key = key(size, addr);
+    pub(crate) fn at(&self, size: u64, order: u64) -> Option<Entry> {
+        let key = key(size, order);
         let chunk = self.chunk_of(key);
         let slot = self.chunks.get(chunk)?.keys.partition_point(|k| *k < key);
         let found = self.chunks[chunk].keys.get(slot) == Some(&key);
@@ -188,25 +189,25 @@ mod tests {
             steps in prop::collection::vec((any::<bool>(), 1u64..40, 0u64..60), 1..1500),
         ) {
             let (mut set, mut map) = (FreeSet::default(), BTreeMap::new());
-            for (i, (add, size, addr)) in steps.into_iter().enumerate() {
-                if map.remove(&(size, addr)).is_some() {
-                    set.remove(size, addr);
+            for (i, (add, size, order)) in steps.into_iter().enumerate() {
+                if map.remove(&(size, order)).is_some() {
+                    set.remove(size, order);
                 } else if add {
-                    set.insert(size, addr, i as u32);
-                    map.insert((size, addr), i as u32);
+                    set.insert(size, order, i as u32);
+                    map.insert((size, order), i as u32);
                 }
                 let want = map.range((size, 0)..).next().map(|(k, v)| (k.0, k.1, *v));
                 let found = set.at_least(size).map(|c| set.get(c));
-                prop_assert_eq!(found.map(|e| (e.size, e.addr, e.block)), want);
+                prop_assert_eq!(found.map(|e| (e.size, e.order, e.block)), want);
                 let below = map.range(..(size, 0)).next_back().map(|(k, _)| *k);
-                prop_assert_eq!(set.last_below(size).map(|c| (set.get(c).size, set.get(c).addr)), below);
+                prop_assert_eq!(set.last_below(size).map(|c| (set.get(c).size, set.get(c).order)), below);
                 if let Some(at) = set.at_least(size) {
                     let second = map.range((size, 0)..).nth(1).map(|(k, _)| *k);
-                    prop_assert_eq!(set.next(at).map(|c| (set.get(c).size, set.get(c).addr)), second);
+                    prop_assert_eq!(set.next(at).map(|c| (set.get(c).size, set.get(c).order)), second);
                 }
             }
             prop_assert_eq!(set.len(), map.len());
-            prop_assert!(set.iter().map(|e| (e.size, e.addr)).eq(map.keys().copied()));
+            prop_assert!(set.iter().map(|e| (e.size, e.order)).eq(map.keys().copied()));
         }
     }
 }

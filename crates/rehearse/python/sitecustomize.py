@@ -90,17 +90,18 @@ def _hooks(config):
     def distributed(module):
         import vramwise_ranks
 
-        vramwise_ranks.install(module, config["world_size"], config["rank"])
+        vramwise_ranks.install(module, config)
 
     def data_parallel(module):
         import vramwise_ranks
 
         vramwise_ranks.install_data_parallel(module)
 
-    hooks = {"torch": torch}
-    if config.get("world_size", 1) > 1:
-        hooks["torch.distributed.distributed_c10d"] = distributed
-        hooks["torch.nn.parallel.distributed"] = data_parallel
+    hooks = {
+        "torch": torch,
+        "torch.distributed.distributed_c10d": distributed,
+        "torch.nn.parallel.distributed": data_parallel,
+    }
     if "checkpoint" in (config.get("strategies") or []):
         import vramwise_strategies
 

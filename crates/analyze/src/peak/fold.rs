@@ -20,8 +20,12 @@ const LIBRARIES: [&str; 10] = [
 ];
 
 /// Our own files inside a rehearsed program.
-const BOOTSTRAP: &[&str] =
-    &["/python/vramwise_strategies.py", "/python/vramwise_values.py", "/python/vramwise_record.py"];
+const BOOTSTRAP: [&str; 4] = [
+    "/python/vramwise_record.py",
+    "/python/vramwise_values.py",
+    "/python/vramwise_ranks.py",
+    "/python/vramwise_strategies.py",
+];
 /// Endings of files that Python lines stand in; everything else is C++ or nothing.
 const PYTHON: [&str; 4] = [".py", ".pyw", ".pyx", ".ipynb"];
 

@@ -68,8 +68,10 @@ impl<D: Device> Allocator<D> {
         let length = self.reservation_length(granule);
         let base = self.device.reserve(length)?;
         self.reservations.push(Reservation { base, size: length, granule, live: true });
+        let rank = self.next_rank(base);
         let id = self.blocks.add(Block {
             addr: base,
+            rank,
             size: length,
             requested: 0,
             stamp: 0,

@@ -163,10 +163,11 @@ impl<D: Device> Allocator<D> {
             self.half(request.half).lookups += 1;
         }
         let (at, id) = self.peek_free(request)?;
+        let ranked = self.is_ranked();
         let set = self.half(request.half).free_of(request.stream);
         let tie = set.next(at).is_some_and(|n| set.get(n).size == set.get(at).size);
         set.remove_at(at);
-        self.ties += u64::from(tie);
+        self.ties += u64::from(tie && !ranked);
         self.blocks[id].flags &= !FREE;
         Some(id)
     }
@@ -261,8 +262,10 @@ impl<D: Device> Allocator<D> {
         self.stats.num_device_alloc += 1;
         let stream = request.stream;
         history.record(Entry { action: Action::SegmentAlloc, addr, size: seg, stream });
+        let rank = self.next_rank(addr);
         Some(self.blocks.add(Block {
             addr,
+            rank,
             size: seg,
             requested: 0,
             stamp: 0,

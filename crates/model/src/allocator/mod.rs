@@ -86,6 +86,8 @@ pub struct Allocator<D> {
     lost_pools: u64,
     /// Private pools that a flush takes first.
     release_order: Vec<PoolIndex>,
+    /// Segments and reservations made so far.
+    segments_made: u64,
 }
 
 impl<D: Device> Allocator<D> {
@@ -114,7 +116,26 @@ impl<D: Device> Allocator<D> {
             ties: 0,
             lost_pools: 0,
             release_order: Vec::new(),
+            segments_made: 0,
         }
+    }
+
+    /// Which of several free blocks of one size is taken: up to PyTorch 2.12 the lowest address, from
+    /// 2.13 on the one in the oldest segment, and the lowest address in it (seen in recordings of 2.13.0 and
+    /// 2.15.0, §2.1). The rank of a new segment's blocks at `addr`.
+    fn next_rank(&mut self, addr: u64) -> u64 {
+        if !self.is_ranked() {
+            return 0;
+        }
+        /// More than any segment or reservation has, bytes, as a power of two.
+        const SEGMENT: u32 = 42;
+        self.segments_made += 1;
+        (self.segments_made << SEGMENT).wrapping_sub(addr)
+    }
+
+    /// Whether the age of segments decides, not their addresses.
+    pub(crate) fn is_ranked(&self) -> bool {
+        self.version.at_least_2(13)
     }
 
     /// The settings in force.
@@ -241,14 +262,14 @@ impl<D: Device> Allocator<D> {
         block.flags |= FREE;
         let half = &mut self.pools[(block.half / 2) as usize].halves[(block.half % 2) as usize];
         block.stamp = half.lookups;
-        half.free_of(block.stream).insert(block.size, block.addr, id);
+        half.free_of(block.stream).insert(block.size, block.order(), id);
     }
 
     fn remove_free(&mut self, id: u32) {
         let block = &mut self.blocks[id];
         block.flags &= !FREE;
         let half = &mut self.pools[(block.half / 2) as usize].halves[(block.half % 2) as usize];
-        half.free_of(block.stream).remove(block.size, block.addr);
+        half.free_of(block.stream).remove(block.size, block.order());
     }
 
     fn insert_unmapped(&mut self, id: u32) {

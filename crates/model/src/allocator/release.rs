@@ -174,14 +174,14 @@ impl<D: Device> Allocator<D> {
         }
         let mut released = 0;
         let mut below = need;
-        let mut addr_below = None;
+        let mut order_below = None;
         while released < need {
             let set = self.half_ref(request.half).free.get(request.stream as usize);
-            let Some(entry) = set.and_then(|s| s.before(below, addr_below)) else { break };
+            let Some(entry) = set.and_then(|s| s.before(below, order_below)) else { break };
             if entry.size < max {
                 break;
             }
-            (below, addr_below) = (entry.size, Some(entry.addr));
+            (below, order_below) = (entry.size, Some(entry.order));
             if returnable(&self.blocks[entry.block]) {
                 released += entry.size;
                 self.release_block(entry.block, history);

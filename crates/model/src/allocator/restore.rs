@@ -32,14 +32,18 @@ impl<D: Device> Allocator<D> {
             let half = segment.pool.half(segment.small);
             let mut prev = NONE;
             let mut reservation = NONE;
+            // How old a segment is, is not known: they are taken to have been made in the order given.
+            let own_rank = self.next_rank(segment.addr);
             if segment.expandable {
                 (reservation, prev) = self.restored_reservation(segment, &mut open);
             } else {
                 self.stats.change(Family::Segment, segment.small, 1);
             }
             for view in &segment.blocks {
+                let rank = if prev == NONE { own_rank } else { self.blocks[prev].rank };
                 let id = self.blocks.add(Block {
                     addr: view.addr,
+                    rank,
                     size: view.size,
                     requested: view.requested,
                     stamp: 0,
