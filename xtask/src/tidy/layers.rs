@@ -39,8 +39,6 @@ const WORKSPACES: &str = "vramwise-workspaces";
 const LAYERS: &[Layer] = &[
     layer(TYPES, &[], Some(&[])),
     layer(PICKLE, &[], Some(&[])),
-    layer(WORKSPACES, &[], None),
-    layer("vramwise-probe", &[WORKSPACES], None),
     layer(TRACE, &[TYPES, PICKLE], None),
     layer(MODEL, &[TYPES], Some(&["thiserror"])),
     layer(REPLAY, &[TYPES, TRACE, MODEL], None),
@@ -48,7 +46,11 @@ const LAYERS: &[Layer] = &[
     layer(ANALYZE, &[TYPES, TRACE, MODEL, REPLAY, TUNE], None),
     layer(FILES, &[TYPES, TRACE, REPLAY, ANALYZE], None),
     layer(PROFILE, &[], None),
-    layer(REHEARSE, &[TYPES, TRACE, MODEL, REPLAY, ANALYZE, PROFILE], None),
+    layer(WORKSPACES, &[], None),
+    layer("vramwise-probe", &[WORKSPACES], None),
+    layer("vramwise-nvrtc", &[], Some(&[])),
+    layer("vramwise-emulator", &[MODEL, WORKSPACES], None),
+    layer(REHEARSE, &[TYPES, TRACE, MODEL, REPLAY, ANALYZE, PROFILE, WORKSPACES], None),
     layer(
         "vramwise-cli",
         &[TYPES, TRACE, MODEL, REPLAY, TUNE, ANALYZE, FILES, PROFILE, REHEARSE],
