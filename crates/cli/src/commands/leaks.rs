@@ -6,7 +6,7 @@ mod text;
 use std::path::PathBuf;
 
 use clap::ValueHint;
-use vramwise_analyze::leaks::{self, DeviceLeaks};
+use vramwise_analyze::leaks::{self, DeviceLeaks, NoSuchMarker};
 
 use crate::Status;
 use crate::context::Context;
@@ -62,20 +62,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
         let snapshot = input::read(path)?;
         input::device_or_first(&snapshot, path, context.global.device)?;
         let file = input::shown(path);
-        let devices = leaks::find(&snapshot, &options).map_err(|no| {
-            let failure = Failure::new(format!(
-                "no annotation is called '{}'",
-                args.marker.as_deref().unwrap_or_default()
-            ))
-            .at(&file);
-            match no.known.as_slice() {
-                [] => failure.hint("the file has no annotations; leave --marker out"),
-                known => {
-                    let names: Vec<&str> = known.iter().take(8).map(String::as_str).collect();
-                    failure.hint(format!("there are: {}", names.join(", ")))
-                }
-            }
-        })?;
+        let devices = leaks::find(&snapshot, &options)
+            .map_err(|no| no_such_marker(&no, args.marker.as_deref(), &file))?;
         looked.push(Looked { file, devices });
     }
     if context.global.json {
@@ -85,6 +73,19 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     }
     let leaks = looked.iter().flat_map(|l| &l.devices).any(|d| !d.leaks.is_empty());
     Ok(if leaks { Status::Finding } else { Status::Fine })
+}
+
+/// What to say where the marker that the user named does not occur in a file.
+pub(super) fn no_such_marker(no: &NoSuchMarker, marker: Option<&str>, file: &str) -> Failure {
+    let failure =
+        Failure::new(format!("no annotation is called '{}'", marker.unwrap_or_default())).at(file);
+    match no.known.as_slice() {
+        [] => failure.hint("the file has no annotations; leave --marker out"),
+        known => {
+            let names: Vec<&str> = known.iter().take(8).map(String::as_str).collect();
+            failure.hint(format!("there are: {}", names.join(", ")))
+        }
+    }
 }
 
 #[cfg(test)]
