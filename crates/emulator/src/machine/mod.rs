@@ -253,6 +253,15 @@ impl Machine {
         built.into_iter().filter(fits).next_back().unwrap_or(card)
     }
 
+    /// A name that somebody looked for and that is not here, once. Graphics' names are asked for by every CUDA
+    /// runtime and used by none of these programs.
+    pub(crate) fn note_unknown(&mut self, name: String) {
+        let graphics = ["GL", "EGL", "Egl", "VDPAU"].iter().any(|part| name.contains(part));
+        if !name.is_empty() && !graphics && !self.unknown_calls.contains(&name) {
+            self.unknown_calls.push(name);
+        }
+    }
+
     /// Whether an address lies in page-locked host memory.
     pub(crate) fn is_pinned(&self, addr: usize) -> bool {
         self.pinned.range(..=addr).next_back().is_some_and(|(start, len)| addr < start + len)
