@@ -10,7 +10,8 @@ extern "C" fn vramwise_emulator_version() -> i32 {
     1
 }
 
-/// The calling thread's next small copy from device to host gives these bytes (if it has that size).
+/// The calling thread's next small copy from device to host gives these bytes (if it has that size). Several may be
+/// told before one operation; `len` 0 takes back those that were not asked for.
 #[unsafe(no_mangle)]
 extern "C" fn vramwise_answer_next_copy(bytes: *const c_void, len: usize) {
     if len <= machine::SMALL_COPY {

@@ -234,10 +234,11 @@ extern "C" fn nvmlDeviceGetP2PStatus(_a: usize, _b: usize, _what: c_int, to: *mu
     0
 }
 
-/// Fabrics and links are hardware that is not emulated.
+/// `nvmlGpuFabricInfoV_t` behind its version: no cluster, no clique, state "not supported".
 #[unsafe(no_mangle)]
-extern "C" fn nvmlDeviceGetGpuFabricInfoV(_device: usize, _to: *mut c_void) -> i32 {
-    NOT_SUPPORTED
+extern "C" fn nvmlDeviceGetGpuFabricInfoV(_device: usize, to: *mut c_void) -> i32 {
+    abi::fill(to.wrapping_byte_add(4), 0, 25);
+    0
 }
 
 #[unsafe(no_mangle)]

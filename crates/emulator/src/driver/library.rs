@@ -125,7 +125,7 @@ extern "C" fn cuKernelGetFunction(to: *mut usize, kernel: usize) -> i32 {
 #[unsafe(no_mangle)]
 extern "C" fn cuFuncGetAttribute(value: *mut c_int, attribute: c_int, _function: usize) -> i32 {
     let machine = machine::lock();
-    let version = machine.attribute(75) * 10 + machine.attribute(76);
+    let version = machine.code_architecture();
     let found = match attribute {
         0 => 1024,
         4 => REGISTERS,

@@ -39,7 +39,7 @@ extern "C" fn cuGetProcAddress(
     let found = find(&name);
     put(to, found.unwrap_or(std::ptr::null()));
     if found.is_none() {
-        crate::machine::lock().unknown_calls.push(name);
+        crate::machine::lock().note_unknown(name);
         return Error::NotFound as i32;
     }
     0

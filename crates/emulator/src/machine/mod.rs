@@ -244,6 +244,24 @@ impl Machine {
         properties::attribute(&self.config, number)
     }
 
+    /// The architecture that a kernel's code was built for, as `10 * major + minor`: libraries carry code for a few
+    /// architectures, and a card runs the newest of its own generation.
+    pub(crate) fn code_architecture(&self) -> i32 {
+        let card = self.attribute(75) * 10 + self.attribute(76);
+        let built = [50, 60, 70, 75, 80, 86, 90, 100, 120];
+        let fits = |a: &i32| a / 10 == card / 10 && *a <= card;
+        built.into_iter().filter(fits).next_back().unwrap_or(card)
+    }
+
+    /// A name that somebody looked for and that is not here, once. Graphics' names are asked for by every CUDA
+    /// runtime and used by none of these programs.
+    pub(crate) fn note_unknown(&mut self, name: String) {
+        let graphics = ["GL", "EGL", "Egl", "VDPAU"].iter().any(|part| name.contains(part));
+        if !name.is_empty() && !graphics && !self.unknown_calls.contains(&name) {
+            self.unknown_calls.push(name);
+        }
+    }
+
     /// Whether an address lies in page-locked host memory.
     pub(crate) fn is_pinned(&self, addr: usize) -> bool {
         self.pinned.range(..=addr).next_back().is_some_and(|(start, len)| addr < start + len)

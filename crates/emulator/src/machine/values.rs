@@ -29,13 +29,21 @@ struct Line {
 }
 
 thread_local! {
-    /// What the next copy to the host of this thread gives, told by the value layer.
-    static NEXT: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
+    /// What the next copies to the host of this thread give, told by the value layer.
+    static NEXT: RefCell<VecDeque<Vec<u8>>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// The next small copy to the host by the calling thread gives these bytes.
+/// The next small copy to the host by the calling thread gives these bytes, behind those told before; no bytes
+/// take back what was told and not asked for.
 pub(crate) fn tell_next(bytes: Vec<u8>) {
-    NEXT.set(Some(bytes));
+    NEXT.with_borrow_mut(
+        |next| if bytes.is_empty() { next.clear() } else { next.push_back(bytes) },
+    );
+}
+
+/// What was told for a copy of this size.
+fn told(bytes: usize) -> Option<Vec<u8>> {
+    NEXT.with_borrow_mut(|next| next.pop_front_if(|front| front.len() == bytes))
 }
 
 /// State of the log.
@@ -87,7 +95,7 @@ impl Values {
 
     /// A small copy to the host: the bytes that it gives instead of `found`, what memory holds.
     pub(crate) fn answer(&mut self, found: Vec<u8>) -> Vec<u8> {
-        let told = NEXT.take().filter(|bytes| bytes.len() == found.len());
+        let told = told(found.len());
         match self.mode {
             Mode::Off => {
                 self.unknown += 1;

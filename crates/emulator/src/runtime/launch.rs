@@ -150,7 +150,7 @@ struct FuncAttributes {
 #[unsafe(no_mangle)]
 extern "C" fn cudaFuncGetAttributes(to: *mut c_void, _function: *const c_void) -> i32 {
     let machine = machine::lock();
-    let version = machine.attribute(75) * 10 + machine.attribute(76);
+    let version = machine.code_architecture();
     put(
         to.cast(),
         FuncAttributes {

@@ -94,7 +94,7 @@ fn entry_point(symbol: *const c_char, to: *mut *const c_void, result: *mut c_int
     put(to, found.unwrap_or(std::ptr::null()));
     put(result, if found.is_some() { FOUND } else { SYMBOL_NOT_FOUND });
     if found.is_none() {
-        machine::lock().unknown_calls.push(name);
+        machine::lock().note_unknown(name);
         // A caller that gives no place for the result learns it from the status.
         if result.is_null() {
             return Error::NotFound as i32;
