@@ -21,6 +21,8 @@ pub(crate) struct Args {
 enum What {
     /// Load a snapshot and find its peak.
     Load { file: PathBuf },
+    /// Load a snapshot and inspect it.
+    Inspect { file: PathBuf },
     /// Replay a recording under every setting.
     Replay {
         file: PathBuf,
@@ -49,6 +51,7 @@ pub(crate) struct Loaded {
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.what {
         What::Load { file } => print(&load(file)?),
+        What::Inspect { file } => print(&crate::inspect::inspect(file)?),
         What::Tune { file, candidates } => print(&crate::tune::search(file, *candidates)?),
         What::Replay { file, rounds } => print(&crate::replay::replay(file, *rounds)?),
     }

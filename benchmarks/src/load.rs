@@ -15,7 +15,7 @@ use crate::measure::{Cost, child, median, ourselves};
 use crate::report::{Budget, Report, say};
 
 /// Loads the file of its first argument and prints what that took.
-const PYTHON: &str = "
+pub(crate) const PYTHON: &str = "
 import gzip, json, pickle, sys, time
 opener = gzip.open if sys.argv[1].endswith('.gz') else open
 with opener(sys.argv[1], 'rb') as file:
@@ -75,7 +75,7 @@ fn one(name: &str, path: &Path, size: u64, args: &Args, report: &mut Report) -> 
 }
 
 /// The generated snapshot, made on first use.
-fn input(args: &Args) -> Result<PathBuf> {
+pub(crate) fn input(args: &Args) -> Result<PathBuf> {
     let path = args.dir.join(format!("training-{}.pickle", args.events));
     if !path.exists() {
         say(&format!("generating {}", path.display()));

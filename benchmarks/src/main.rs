@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod child;
+mod inspect;
 mod load;
 mod measure;
 mod replay;
@@ -85,6 +86,7 @@ fn measure_all(args: &Args) -> Result<bool> {
     warn_if_busy();
     let mut report = Report::new(&args.only);
     load::measure(args, &mut report)?;
+    inspect::measure(args, &mut report)?;
     replay::measure(args, &mut report)?;
     tune::measure(args, &mut report)?;
     Ok(report.finish())

@@ -59,12 +59,18 @@ fn python(tests: &Path, tools: bool) -> Result<()> {
         let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
         shell::run(shell::command(&python, &pip).arg(tests.join("requirements-tools.txt")))?;
     }
-    // The tests drive the program, which must be the one of this source.
+    // The tests drive the program and the emulated device, which must be those of this source.
     shell::run(&mut shell::cargo(&["build", "--package", "vramwise-cli"]))?;
-    let program = Metadata::load()?.target_directory.join("debug").join("vramwise");
+    let built = Metadata::load()?.target_directory.join("debug");
     let discover = ["-m", "unittest", "discover", "--start-directory"];
     let mut command = shell::command(&python, &discover);
-    shell::run(command.arg(tests).env("VRAMWISE_BIN", program))
+    command.arg(tests).env("VRAMWISE_BIN", built.join("vramwise"));
+    if cfg!(target_os = "linux") {
+        let device = ["build", "--package", "vramwise-emulator", "--package", "vramwise-nvrtc"];
+        shell::run(&mut shell::cargo(&device))?;
+        command.env("VRAMWISE_LIB_DIR", built);
+    }
+    shell::run(&mut command)
 }
 
 /// The first Python on the search path that is recent enough.

@@ -9,7 +9,9 @@
 #![forbid(unsafe_code)]
 
 pub mod diff;
+pub mod failure;
 pub mod figures;
+pub mod leaks;
 pub mod oom;
 pub mod outliers;
 pub mod peak;

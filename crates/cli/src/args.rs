@@ -6,7 +6,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
 use vramwise_types::{ParseVersionError, TorchVersion};
 
 use crate::commands::{
-    check, completions, convert, devices, diff, explain, fit, inspect, man, ranks, redact,
+    check, completions, convert, devices, diff, explain, fit, inspect, leaks, man, ranks, redact,
     rehearse, replay, slice, tune, validate,
 };
 use crate::style::ColourChoice;
@@ -20,6 +20,7 @@ Examples:
   vramwise replay snapshot.pickle         does the model reproduce it exactly
   vramwise tune snapshot.pickle           the best allocator settings for this program
   vramwise explain train.log              why did it run out of memory, and what would help
+  vramwise leaks snapshot.pickle          what grows from step to step
   vramwise rehearse --gpu rtx4090 -- python train.py
                                           will it fit on that card; it need not be there
   vramwise fit --gpu rtx4090 --vary batch=1..512 -- python train.py --batch {batch}
@@ -84,6 +85,7 @@ pub(crate) enum Command {
     Slice(slice::Args),
     Convert(convert::Args),
     Explain(explain::Args),
+    Leaks(leaks::Args),
     Rehearse(rehearse::Args),
     Fit(fit::Args),
     Devices(devices::Args),

@@ -42,6 +42,11 @@ impl Failure {
         Self::new(format!("cannot {doing} {}: {error}", path.display()))
     }
 
+    /// The sentence alone.
+    pub(crate) fn sentence(&self) -> &str {
+        &self.what
+    }
+
     /// What it is about, put before the sentence: `a.pickle: the file ends early`.
     pub(crate) fn about(mut self, subject: impl std::fmt::Display) -> Self {
         self.what = format!("{subject}: {}", self.what);

@@ -48,13 +48,13 @@ pub(crate) fn shown(path: &Path) -> String {
     if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
 }
 
-/// The device that the user chose, or the only one with a history.
-pub(crate) fn device<'a>(
+/// The device that the user chose, or the first one with a history.
+pub(crate) fn device_or_first<'a>(
     snapshot: &'a Snapshot,
     path: &Path,
-    context: &Context,
+    chosen: Option<u32>,
 ) -> Result<(u32, &'a DeviceTrace), Failure> {
-    if let Some(number) = context.global.device {
+    if let Some(number) = chosen {
         let device = snapshot.devices.get(number as usize).ok_or_else(|| {
             let count = snapshot.devices.len();
             Failure::new(format!("there is no device {number}: the file has {count}"))
@@ -63,11 +63,22 @@ pub(crate) fn device<'a>(
         })?;
         return Ok((number, device));
     }
-    let mut with_history = (0u32..).zip(&snapshot.devices).filter(|(_, d)| !d.events.is_empty());
-    let Some(first) = with_history.next() else {
-        return Err(no_history(snapshot, path));
-    };
-    let others: Vec<String> = with_history.map(|(n, _)| n.to_string()).collect();
+    let first = (0u32..).zip(&snapshot.devices).find(|(_, d)| !d.events.is_empty());
+    first.ok_or_else(|| no_history(snapshot, path))
+}
+
+/// The device that the user chose, or the only one with a history.
+pub(crate) fn device<'a>(
+    snapshot: &'a Snapshot,
+    path: &Path,
+    context: &Context,
+) -> Result<(u32, &'a DeviceTrace), Failure> {
+    let first = device_or_first(snapshot, path, context.global.device)?;
+    if context.global.device.is_some() {
+        return Ok(first);
+    }
+    let with_history = (0u32..).zip(&snapshot.devices).filter(|(_, d)| !d.events.is_empty());
+    let others: Vec<String> = with_history.skip(1).map(|(n, _)| n.to_string()).collect();
     if !others.is_empty() {
         context.warn(&format!(
             "{}: device {} is replayed; choose another with --device ({})",

@@ -8,7 +8,8 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 
 use crate::commands::{
-    check, convert, diff, explain, inspect, ranks, redact, replay, slice, tune, validate,
+    check, convert, devices, diff, explain, fit, inspect, leaks, ranks, redact, rehearse, replay,
+    slice, tune, validate,
 };
 
 /// The schema of a report as it is written.
@@ -24,11 +25,16 @@ fn the_schemas_in_the_documentation_are_those_of_the_types() {
     for (name, mut schema) in [
         ("check", check::schema()),
         ("convert", convert::schema()),
+        ("devices", devices::schema()),
         ("diff", diff::schema()),
         ("explain", explain::schema()),
+        ("fit", fit::schema()),
         ("inspect", inspect::schema()),
+        ("leaks", leaks::schema()),
         ("ranks", ranks::schema()),
         ("redact", redact::schema()),
+        ("rehearse", rehearse::schema()),
+        ("rehearse-compare", rehearse::schema_compared()),
         ("replay", replay::schema()),
         ("slice", slice::schema()),
         ("tune", tune::schema()),

@@ -9,7 +9,7 @@ use crate::error::RehearsalError;
 const EMULATOR: &str = "libvramwise_emulator.so";
 /// The run-time compiler, which other libraries load by its own name.
 const NVRTC: &str = "libvramwise_nvrtc.so";
-/// Another directory for both.
+/// The directory that has both; no other is looked into then.
 pub(crate) const VARIABLE: &str = "VRAMWISE_LIB_DIR";
 
 /// Both files.
@@ -21,12 +21,13 @@ pub(crate) struct Libraries {
 }
 
 impl Libraries {
-    /// Looks beside the program and where packages put libraries.
+    /// Looks in the directory that [`VARIABLE`] names, or else beside the program and where packages put
+    /// libraries.
     pub(crate) fn find() -> Result<Self, RehearsalError> {
         let mut places: Vec<PathBuf> =
             std::env::var_os(VARIABLE).map(PathBuf::from).into_iter().collect();
         let program = std::env::current_exe().and_then(fs::canonicalize).unwrap_or_default();
-        if let Some(beside) = program.parent() {
+        if let Some(beside) = program.parent().filter(|_| places.is_empty()) {
             places.push(beside.to_owned());
             places.push(beside.join("../lib/vramwise"));
             places.push(beside.join("deps"));

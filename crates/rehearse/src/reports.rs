@@ -103,7 +103,7 @@ impl TorchReport {
 }
 
 /// A request that found no memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct OutOfMemory {
     /// The device.
@@ -145,7 +145,7 @@ pub struct Read {
 }
 
 /// A line that reads what is not sure.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Place {
     /// `assumed` or `unknown`.

@@ -11,13 +11,27 @@ const ENDINGS: [&str; 5] = ["pickle", "pkl", "json", "html", "memory_snapshot"];
 /// Folders within folders that are looked into: frameworks put each step's files into one of its own.
 const DEPTH: usize = 4;
 
+/// Endings of names that are taken for logs, also with a compression's ending behind.
+const LOG_ENDINGS: [&str; 5] = ["log", "txt", "out", "err", "stderr"];
+
 /// The snapshot files in a directory in natural order, so that rank 10 follows rank 9. Of anything that
 /// is no directory, the path itself. Directories inside and hidden files are left out.
 ///
 /// # Errors
 /// Where the directory cannot be read.
 pub fn list_inputs(path: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
-    let path = path.as_ref();
+    list(path.as_ref(), is_snapshot_name)
+}
+
+/// The same for snapshots and logs together.
+///
+/// # Errors
+/// Where the directory cannot be read.
+pub fn list_logs(path: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
+    list(path.as_ref(), |name| is_snapshot_name(name) || ends_with_one_of(name, &LOG_ENDINGS))
+}
+
+fn list(path: &Path, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
     if !fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_path_buf()]);
     }
@@ -26,7 +40,7 @@ pub fn list_inputs(path: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
         let entry = entry?;
         let name = entry.file_name();
         let is_file = fs::metadata(entry.path()).is_ok_and(|m| m.is_file());
-        if is_file && name.to_str().is_some_and(is_snapshot_name) {
+        if is_file && name.to_str().is_some_and(&wanted) {
             files.push(entry.path());
         }
     }
@@ -64,11 +78,15 @@ pub fn list_inputs_below(path: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
 }
 
 fn is_snapshot_name(name: &str) -> bool {
+    ends_with_one_of(name, &ENDINGS)
+}
+
+fn ends_with_one_of(name: &str, endings: &[&str]) -> bool {
     let name = name.to_ascii_lowercase();
     let plain = ["gz", "zst", "zstd"].iter().find_map(|e| name.strip_suffix(&format!(".{e}")));
     let plain = plain.unwrap_or(&name);
     let ends = |ending: &&str| plain.ends_with(&format!(".{ending}"));
-    !name.starts_with('.') && !plain.ends_with(".stats.json") && ENDINGS.iter().any(ends)
+    !name.starts_with('.') && !plain.ends_with(".stats.json") && endings.iter().any(ends)
 }
 
 /// Compares names so that numbers in them count as numbers.

@@ -38,9 +38,11 @@ mod write;
 pub use describe::{Description, DeviceDescription, Replayable, describe};
 pub use error::ReadError;
 pub use history::HistoryFacts;
-pub use inputs::{list_inputs, list_inputs_below};
+pub use inputs::{list_inputs, list_inputs_below, list_logs};
 pub use rank_name::RankName;
-pub use read::{ReadOptions, read_path, read_reader, read_slice};
+pub use read::{
+    LogOrSnapshot, ReadOptions, read_log_or_snapshot, read_path, read_reader, read_slice,
+};
 pub use snapshot::{
     Annotation, Block, BlockState, DeviceTrace, Events, Producer, RecordedSettings, Segment,
     SegmentKind, Snapshot, Warning,

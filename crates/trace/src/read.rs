@@ -63,6 +63,62 @@ pub fn read_reader(stream: impl Read, options: &ReadOptions) -> Result<Snapshot,
     read_packed(stream, options, true)
 }
 
+/// What a file turned out to be.
+#[derive(Debug)]
+pub enum LogOrSnapshot {
+    /// A snapshot.
+    Snapshot(Box<Snapshot>),
+    /// Anything else that can be text, unpacked: its bytes.
+    Log(Vec<u8>),
+}
+
+/// Reads what is either a snapshot or a log, plain or compressed with gzip or zstd. What begins like a
+/// pickle must be a snapshot; JSON, HTML and the oldest pickles are taken for one where they can be read
+/// as one, and for a log otherwise.
+///
+/// # Errors
+/// [`ReadError`] for a damaged pickle, damaged compression, and files of kinds that are never text.
+pub fn read_log_or_snapshot(
+    stream: impl Read,
+    options: &ReadOptions,
+) -> Result<LogOrSnapshot, ReadError> {
+    let (head, stream) = peek(stream)?;
+    let Some(packing) = Packing::of(&head) else {
+        return either(&head, stream, options);
+    };
+    let (unpacked, verdict) = Unpacked::new(stream, packing)?;
+    let (head, stream) = peek(unpacked).map_err(|e| verdict.explain(e))?;
+    if let Some(inner) = Packing::of(&head) {
+        return Err(ReadError::CompressedTwice { outer: packing.name(), inner: inner.name() });
+    }
+    either(&head, stream, options).map_err(|error| match error {
+        ReadError::Io(e) => verdict.explain(e),
+        other => other,
+    })
+}
+
+fn either(
+    head: &[u8],
+    mut stream: impl Read,
+    options: &ReadOptions,
+) -> Result<LogOrSnapshot, ReadError> {
+    if matches!(head, [0x80, 2..=5, ..]) {
+        let snapshot = read_pickle(stream, options, true)?;
+        return Ok(LogOrSnapshot::Snapshot(Box::new(snapshot)));
+    }
+    if sniff::is_never_text(head) {
+        sniff::content(head)?;
+    }
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes)?;
+    let says = |word: &[u8]| bytes.windows(word.len()).any(|w| w == word);
+    let like_one = sniff::content(head).is_ok() && says(b"segments");
+    if like_one && let Ok(snapshot) = read_slice(&bytes, options) {
+        return Ok(LogOrSnapshot::Snapshot(Box::new(snapshot)));
+    }
+    Ok(LogOrSnapshot::Log(bytes))
+}
+
 /// Whether it is worth another try that keeps all objects as they are.
 fn is_unusual(error: &ReadError) -> bool {
     matches!(

@@ -39,6 +39,13 @@ pub(crate) enum Content {
     Html,
 }
 
+/// Whether a file is of a known kind that is neither a snapshot nor text.
+pub(crate) fn is_never_text(head: &[u8]) -> bool {
+    let kinds: [&[u8]; 5] =
+        [b"SQLite format 3\0", b"PK\x03\x04", b"PK\x05\x06", b"BZh", b"\xfd7zXZ\0"];
+    kinds.iter().any(|kind| head.starts_with(kind))
+}
+
 /// The kind of a file that is not compressed.
 ///
 /// # Errors

@@ -47,7 +47,7 @@ const LAYERS: &[Layer] = &[
     layer("vramwise-emulator", &[MODEL, WORKSPACES], None),
     layer(REPLAY, &[TYPES, TRACE, MODEL], None),
     layer(TUNE, &[TYPES, TRACE, MODEL, REPLAY], None),
-    layer(ANALYZE, &[TYPES, TRACE, MODEL, REPLAY], None),
+    layer(ANALYZE, &[TYPES, TRACE, MODEL, REPLAY, TUNE], None),
     layer(FILES, &[TYPES, TRACE, REPLAY, ANALYZE], None),
     layer(PROFILE, &[], None),
     layer(REHEARSE, &[TYPES, TRACE, MODEL, REPLAY, ANALYZE, PROFILE, WORKSPACES], None),
@@ -58,7 +58,7 @@ const LAYERS: &[Layer] = &[
     ),
     layer(TESTKIT, &[TYPES, MODEL], None),
     layer("vramwise-fuzz", &[TYPES, PICKLE, TRACE, MODEL, REPLAY, ANALYZE, TESTKIT], None),
-    layer("vramwise-bench", &[TYPES, PICKLE, TRACE, MODEL, REPLAY, TUNE, TESTKIT], None),
+    layer("vramwise-bench", &[TYPES, PICKLE, TRACE, MODEL, REPLAY, TUNE, ANALYZE, TESTKIT], None),
     layer("xtask", &[], None),
 ];
 

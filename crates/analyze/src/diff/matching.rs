@@ -3,7 +3,9 @@
 //! Groups that are named by lines of code, such as `/home/a/train.py:31 step < train.py:80 main`, are
 //! the same where the files' names (without their folders) and the functions agree. Where a function
 //! has several such groups they are paired in the order of their lines, so that the lines are as near
-//! to each other as that order allows. All other groups are the same where their names are.
+//! to each other as that order allows. Phases that are counted, such as `after step (no. 7)`, are paired by
+//! their numbers in the same way: runs of other lengths have other numbers. All other groups are the same
+//! where their names are.
 
 use std::collections::BTreeMap;
 
@@ -43,6 +45,9 @@ pub(super) fn pairs(a: Vec<Group>, b: Vec<Group>) -> Vec<(Option<Group>, Option<
 
 /// The name without folders and lines, and the lines.
 fn without_lines(label: &str) -> (String, Vec<u32>) {
+    if let Some((phase, number)) = split_number(label) {
+        return (phase.to_owned(), vec![number]);
+    }
     let mut lines = Vec::new();
     let mut frames = Vec::new();
     for frame in label.split(" < ") {
@@ -57,6 +62,12 @@ fn without_lines(label: &str) -> (String, Vec<u32>) {
         }
     }
     (frames.join(" < "), lines)
+}
+
+/// `phase (no. number)`, where the text is of that form.
+fn split_number(label: &str) -> Option<(&str, u32)> {
+    let (phase, number) = label.strip_suffix(')')?.rsplit_once(" (no. ")?;
+    Some((phase, number.parse().ok()?))
 }
 
 /// `file:line function`, where the text is of that form.
@@ -165,6 +176,14 @@ mod tests {
             matched(&["t.py:9 f", "t.py:20 f", "t.py:31 f"], &["t.py:21 f"]),
             expect(&[("t.py:9 f", "-"), ("t.py:20 f", "t.py:21 f"), ("t.py:31 f", "-")])
         );
+    }
+
+    #[test]
+    fn counted_phases_are_paired_by_their_numbers() {
+        let (six, seven, nine) = ("after step (no. 6)", "after step (no. 7)", "after step (no. 9)");
+        assert_eq!(matched(&[seven], &[nine]), expect(&[(seven, nine)]));
+        assert_eq!(matched(&[six, seven], &[seven]), expect(&[(six, "-"), (seven, seven)]));
+        assert_eq!(matched(&[seven], &["in step"]), expect(&[(seven, "-"), ("-", "in step")]));
     }
 
     #[test]

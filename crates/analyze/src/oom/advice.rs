@@ -67,7 +67,7 @@ impl Adviser<'_> {
             Cause::SettingsConflict => self.conflict(),
             Cause::NotOutOfMemory => self.not_memory(),
             Cause::OtherFramework => self.other_framework(),
-            Cause::Unknown => self.unknown(),
+            Cause::PendingFree | Cause::Unknown => self.unknown(),
         }
         self.hint_is_wrong();
         if self.case.event.times > 1 && self.case.event.kind.is_caching_allocator() {

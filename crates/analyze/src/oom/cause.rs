@@ -14,6 +14,8 @@ pub enum Cause {
     Fragmentation,
     /// Enough is free inside the pools of CUDA graphs, where the request may not go.
     PrivatePools,
+    /// Blocks that were given back wait for other streams.
+    PendingFree,
     /// Other processes hold the memory.
     OtherProcess,
     /// A limit below the card's size.
@@ -60,6 +62,7 @@ impl Cause {
             Cause::AbsurdRequest => "absurd_request",
             Cause::Fragmentation => "fragmentation",
             Cause::PrivatePools => "private_pools",
+            Cause::PendingFree => "pending_free",
             Cause::OtherProcess => "other_process",
             Cause::MemoryLimit => "memory_limit",
             Cause::SystemMemorySpill => "system_memory_spill",
@@ -93,6 +96,9 @@ impl Cause {
             }
             Cause::PrivatePools => {
                 "the free memory lies in the private pools of CUDA graphs, which other requests may not use"
+            }
+            Cause::PendingFree => {
+                "memory that was given back waits for other streams (record_stream)"
             }
             Cause::OtherProcess => "other processes hold most of the card",
             Cause::MemoryLimit => "a limit on this process was reached, not the end of the card",

@@ -13,6 +13,7 @@ use super::joiner::Log;
 use super::knowledge::Fact;
 use super::phase::{Phase, phase_before, retried_after, techniques_near};
 use super::scan::scan;
+use super::stamp::{Stamp, stamp_near};
 use super::surroundings::{FoundSettings, Surroundings};
 
 /// What happened, why, and what to do.
@@ -33,6 +34,8 @@ pub struct Explanation {
     pub advice: Vec<Advice>,
     /// What the program was doing, if the traceback tells.
     pub phase: Option<Phase>,
+    /// When it happened, where the log's lines have times.
+    pub stamp: Option<Stamp>,
 }
 
 /// A whole log.
@@ -116,5 +119,6 @@ fn explain(log: &Log<'_>, event: &Event, around: &Surroundings) -> Explanation {
         facts: found.facts.clone(),
         advice,
         phase: phase.map(|(phase, _)| phase),
+        stamp: stamp_near(log, event.index),
     }
 }

@@ -4,7 +4,7 @@
 //! how far it got ([`Reading`]), and a line that does not get it further is left out as somebody
 //! else's.
 
-use super::lines::{Line, compact, is_progress, tag, undecorated};
+use super::lines::{Line, compact, has_clock, is_progress, tag, undecorated};
 use super::pattern::find;
 
 /// How far a reader got in compact text.
@@ -63,7 +63,9 @@ impl<'a> Log<'a> {
         let common = normal(body).iter().zip(normal(&whole)).take_while(|(a, b)| **a == *b).count();
         let cut = (0..common).rev().find(|i| matches!(whole[*i], b']' | b')' | b':' | b'-'));
         let mut head = match cut {
-            Some(cut) if cut >= 3 && common < whole.len() => whole[cut + 1..].to_vec(),
+            Some(cut) if cut >= 3 && common < whole.len() && !has_clock(text) => {
+                whole[cut + 1..].to_vec()
+            }
             _ => compact(undecorated(text)),
         };
         head.truncate(length);
@@ -169,7 +171,10 @@ impl<'a> Log<'a> {
 /// loggers' prefixes.
 fn fragments(body: &str, prefix: &[u8]) -> Vec<Vec<u8>> {
     let whole = compact(body);
-    let mut out = vec![whole.clone(), compact(undecorated(body))];
+    let bare = compact(undecorated(body));
+    // A time is never a part of a message, which a reader that looks for words would take it for.
+    let mut out =
+        if has_clock(body) { vec![bare, whole.clone()] } else { vec![whole.clone(), bare] };
     // The prefix in front of the message's first line, digits aside, as far as its last bracket or
     // colon.
     let cuts = (0..prefix.len()).rev().filter(|i| matches!(prefix[*i], b']' | b':' | b')' | b'-'));

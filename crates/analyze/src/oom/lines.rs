@@ -213,7 +213,41 @@ pub(super) fn is_progress(text: &str) -> bool {
     rate || (percent && text.contains(['|', '━', '█']))
 }
 
-/// The line without the marks that quote or number it: `# `, `> `, `4924:`, `│ `.
+/// Whether a line begins with a time.
+pub(super) fn has_clock(text: &str) -> bool {
+    clock_len(text.trim_start()) > 0
+}
+
+/// Length of a time with its date at the beginning, and of the word behind it that a log driver or a logger
+/// puts there: `2026-03-01T12:34:56.789Z stderr F `, `2026-03-01 12:34:56,789 ERROR `. 0 without one.
+fn clock_len(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let shape = b"dddd-dd-dd?dd:dd:dd";
+    let fits = |(b, s): (&u8, &u8)| match s {
+        b'd' => b.is_ascii_digit(),
+        b'?' => matches!(b, b' ' | b'T'),
+        _ => b == s,
+    };
+    if bytes.len() < shape.len() || !bytes.iter().zip(shape).all(fits) {
+        return 0;
+    }
+    let rest = &bytes[shape.len()..];
+    let more =
+        rest.iter().take_while(|b| matches!(b, b'0'..=b'9' | b'.' | b',' | b':' | b'+' | b'Z'));
+    let mut end = shape.len() + more.count();
+    for word in [
+        "stderr F", "stdout F", "stderr P", "stdout P", "ERROR", "WARNING", "INFO", "DEBUG",
+        "CRITICAL",
+    ] {
+        let behind = text[end..].trim_start();
+        if behind.strip_prefix(word).is_some_and(|b| b.starts_with(' ')) {
+            end = text.len() - behind.len() + word.len();
+        }
+    }
+    end
+}
+
+/// The line without the marks that quote or number it (`# `, `> `, `4924:`, `│ `), and without its time.
 pub(super) fn undecorated(text: &str) -> &str {
     let mut rest = text;
     loop {
@@ -225,6 +259,7 @@ pub(super) fn undecorated(text: &str) -> &str {
         if (1..=7).contains(&digits) && rest[digits..].starts_with(": ") {
             rest = &rest[digits + 1..];
         }
+        rest = &rest[clock_len(rest)..];
         if rest == before {
             return rest;
         }

@@ -23,6 +23,7 @@ mod lines;
 mod pattern;
 mod phase;
 mod scan;
+mod stamp;
 mod surroundings;
 mod wordless;
 
@@ -33,6 +34,7 @@ pub use event::{Age, Event, Form, Hint, Kind, Numbers, ProcessUse};
 pub use explain::{Explanation, LogReport, explain_log};
 pub use knowledge::{FACTS, Fact};
 pub use phase::Phase;
+pub use stamp::Stamp;
 pub use surroundings::FoundSettings;
 
 /// Every out-of-memory text of a log with its explanation, in order.
@@ -45,5 +47,7 @@ pub fn find_events(text: &str) -> Vec<Event> {
     scan::scan(&joiner::Log::new(text))
 }
 
+#[cfg(test)]
+mod other_tests;
 #[cfg(test)]
 mod tests;

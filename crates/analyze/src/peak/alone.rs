@@ -77,7 +77,12 @@ enum Seen {
 }
 
 impl<'a> Alone<'a> {
-    pub(super) fn new(device: &'a DeviceTrace, config: &'a Config, columns: usize) -> Self {
+    pub(super) fn new(
+        device: &'a DeviceTrace,
+        config: &'a Config,
+        window: Option<std::ops::Range<usize>>,
+        columns: usize,
+    ) -> Self {
         let events = &device.events;
         let has = |wanted: &[Action]| events.action.iter().any(|a| wanted.contains(a));
         let mut alone = Self {
@@ -88,12 +93,12 @@ impl<'a> Alone<'a> {
             before: Vec::new(),
             reserved_before: reserved_before(device),
             sizes: FxHashMap::default(),
-            curve: Curve::new(0, 0, Level::default()),
+            curve: Curve::new(0, None, 0, Level::default()),
             timeline: Vec::new(),
         };
         alone.find_before();
         let mut walk = alone.start();
-        let mut curve = Curve::new(events.len(), columns, walk.level);
+        let mut curve = Curve::new(events.len(), window, columns, walk.level);
         for i in 0..events.len() {
             alone.step(&mut walk, i);
             curve.see(i + 1, i, walk.level, walk.level);
@@ -177,6 +182,7 @@ impl<'a> Alone<'a> {
             stream: handle(events, i),
             pool: None,
             stack: events.stack_of(i),
+            event: Some(i),
             before: false,
         }
     }
@@ -203,6 +209,7 @@ impl<'a> Alone<'a> {
                 stream: handle(events, i),
                 pool: None,
                 stack: StackId::NONE,
+                event: None,
                 before: true,
             });
         };
@@ -244,6 +251,7 @@ impl<'a> Alone<'a> {
                             segment.kind == vramwise_trace::SegmentKind::Small,
                         )),
                         stack: block.stack,
+                        event: None,
                         before: true,
                     });
                 }

@@ -1,4 +1,7 @@
-//! Memory over the events of a history: four peaks with their moments, and a timeline of few columns.
+//! Memory over the events of a history, or over a part of them: four peaks with their moments, and a
+//! timeline of few columns.
+
+use std::ops::Range;
 
 /// One column of the timeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,44 +47,87 @@ pub(super) struct Curve {
     pub(super) active: High,
     pub(super) requested: High,
     columns: Vec<Column>,
-    events: usize,
+    /// Events that are looked at, of so many.
+    window: Range<usize>,
+    whole: bool,
+    /// Whether the window has begun.
+    entered: bool,
+    last_step: usize,
     /// Column that is being filled, and the level that lasts into the next.
     at: usize,
     level: Level,
 }
 
 impl Curve {
-    /// A curve over `events` events that begins at `start`.
-    pub(super) fn new(events: usize, columns: usize, start: Level) -> Self {
-        let count = columns.min(events);
-        let first = |i: usize| (i * events).div_ceil(count.max(1));
+    /// A curve over these events of `events` that begins at `start`.
+    pub(super) fn new(
+        events: usize,
+        window: Option<Range<usize>>,
+        columns: usize,
+        start: Level,
+    ) -> Self {
+        let whole = window.is_none();
+        let window = window.unwrap_or(0..events);
+        let length = window.len();
+        let count = columns.min(length);
+        let first = |i: usize| window.start + (i * length).div_ceil(count.max(1));
         let columns = (0..count).map(|i| Column { first_event: first(i), ..Column::default() });
-        let high = |bytes| High { bytes, step: 0 };
         let mut curve = Self {
-            allocated: high(start.allocated),
-            reserved: high(start.reserved),
-            active: high(start.active),
-            requested: high(start.requested),
+            allocated: High::default(),
+            reserved: High::default(),
+            active: High::default(),
+            requested: High::default(),
             columns: columns.collect(),
-            events,
+            entered: false,
+            last_step: 0,
+            window,
+            whole,
             at: 0,
             level: start,
         };
-        curve.mark();
+        if curve.window.start == 0 {
+            curve.enter();
+        }
         curve
     }
 
+    /// The level that lasts into the window counts in it.
+    fn enter(&mut self) {
+        self.entered = true;
+        let level = self.level;
+        self.highs(self.last_step, level);
+        self.mark();
+    }
+
+    fn highs(&mut self, step: usize, level: Level) {
+        self.allocated.see(level.allocated, step);
+        self.reserved.see(level.reserved, step);
+        self.active.see(level.active, step);
+        self.requested.see(level.requested, step);
+    }
+
     /// The level after step `step`, whose last event is `event`; `peak` may be higher than `level` where
-    /// the step itself rose and fell.
+    /// the step itself rose and fell. It is the highest since the beginning, and says nothing of a part.
     #[inline]
     pub(super) fn see(&mut self, step: usize, event: usize, level: Level, peak: Level) {
-        self.allocated.see(peak.allocated, step);
-        self.reserved.see(peak.reserved, step);
-        self.active.see(peak.active, step);
-        self.requested.see(peak.requested, step);
-        self.advance(event);
+        if event >= self.window.end && !self.whole {
+            if !self.entered {
+                self.enter();
+            }
+            return;
+        }
+        if event >= self.window.start {
+            if !self.entered {
+                self.enter();
+            }
+            self.highs(step, if self.whole { peak } else { level });
+            self.advance(event);
+        }
         self.level = level;
-        self.mark();
+        self.last_step = step;
+        if self.entered {
+            self.mark();
+        }
     }
 
     fn advance(&mut self, event: usize) {
@@ -100,7 +146,10 @@ impl Curve {
 
     /// The columns, the last level carried to the end.
     pub(super) fn finish(&mut self) -> Vec<Column> {
-        self.advance(self.events);
+        if !self.entered {
+            self.enter();
+        }
+        self.advance(self.window.end);
         std::mem::take(&mut self.columns)
     }
 }
@@ -112,7 +161,7 @@ mod tests {
     #[test]
     fn a_level_lasts_until_the_next_step_and_a_column_shows_its_highest() {
         let level = |allocated| Level { allocated, ..Level::default() };
-        let mut curve = Curve::new(8, 4, level(1));
+        let mut curve = Curve::new(8, None, 4, level(1));
         curve.see(0, 1, level(9), level(9));
         curve.see(1, 5, level(2), level(2));
         let columns = curve.finish();
@@ -123,7 +172,26 @@ mod tests {
 
     #[test]
     fn fewer_events_than_columns_make_fewer_columns() {
-        assert_eq!(Curve::new(3, 60, Level::default()).finish().len(), 3);
-        assert!(Curve::new(0, 60, Level::default()).finish().is_empty());
+        assert_eq!(Curve::new(3, None, 60, Level::default()).finish().len(), 3);
+        assert!(Curve::new(0, None, 60, Level::default()).finish().is_empty());
+    }
+
+    #[test]
+    fn a_part_has_its_own_peak_and_begins_with_what_was_there() {
+        let level = |allocated| Level { allocated, ..Level::default() };
+        let part = |window| {
+            let mut curve = Curve::new(6, Some(window), 2, level(0));
+            for (i, (now, peak)) in
+                [(5, 5), (90, 90), (7, 90), (8, 90), (3, 90), (60, 90)].iter().enumerate()
+            {
+                curve.see(i + 1, i, level(*now), level(*peak));
+            }
+            let columns: Vec<_> =
+                curve.finish().iter().map(|c| (c.first_event, c.allocated)).collect();
+            (curve.allocated.bytes, curve.allocated.step, columns)
+        };
+        assert_eq!(part(3..5), (8, 4, vec![(3, 8), (4, 8)]));
+        assert_eq!(part(2..4), (90, 2, vec![(2, 90), (3, 8)]));
+        assert_eq!(part(0..2), (90, 2, vec![(0, 5), (1, 90)]));
     }
 }

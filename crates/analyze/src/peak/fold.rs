@@ -32,6 +32,12 @@ const PYTHON: [&str; 4] = [".py", ".pyw", ".pyx", ".ipynb"];
 /// Beginnings of names that Python gives to lines typed in by hand.
 const TYPED: [&str; 2] = ["<ipython", "<stdin>"];
 
+/// Whether a frame is a line of Python.
+pub(crate) fn is_python(filename: &str) -> bool {
+    PYTHON.iter().any(|end| filename.ends_with(end))
+        || TYPED.iter().any(|start| filename.starts_with(start))
+}
+
 /// Whether a frame's file belongs to a framework rather than to the user.
 ///
 /// It does where it is no Python file (C++, `??`, `<frozen …>`, `<string>`); where a folder is

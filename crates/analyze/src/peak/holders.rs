@@ -22,6 +22,10 @@ pub enum By {
     Pool,
     /// Power of two of the block's size.
     Size,
+    /// What it is for, as far as that can be inferred.
+    Category,
+    /// The annotations that were open when it was allocated.
+    Phase,
 }
 
 /// Blocks of one group.
@@ -38,7 +42,7 @@ pub struct Group {
 }
 
 /// Names the groups of blocks; remembers the names of stacks.
-pub(super) struct Namer<'a> {
+pub(crate) struct Namer<'a> {
     snapshot: &'a Snapshot,
     by: By,
     frames: usize,
@@ -46,17 +50,20 @@ pub(super) struct Namer<'a> {
 }
 
 impl<'a> Namer<'a> {
-    pub(super) fn new(snapshot: &'a Snapshot, by: By, frames: usize) -> Self {
+    pub(crate) fn new(snapshot: &'a Snapshot, by: By, frames: usize) -> Self {
         Self { snapshot, by, frames, names: FxHashMap::default() }
     }
 
-    pub(super) fn name(&mut self, piece: &Piece) -> String {
+    /// The name of a stack.
+    pub(crate) fn stack(&mut self, stack: StackId) -> String {
+        let (snapshot, by, frames) = (self.snapshot, self.by, self.frames);
+        let name = || stack_name(&fold::place(snapshot, stack, frames), by);
+        self.names.entry(stack).or_insert_with(name).clone()
+    }
+
+    pub(crate) fn name(&mut self, piece: &Piece) -> String {
         match self.by {
-            By::Stack | By::Module => {
-                let (snapshot, by, frames) = (self.snapshot, self.by, self.frames);
-                let name = || stack_name(&fold::place(snapshot, piece.stack, frames), by);
-                self.names.entry(piece.stack).or_insert_with(name).clone()
-            }
+            By::Stack | By::Module => self.stack(piece.stack),
             By::Stream if piece.stream == 0 => "default stream".to_owned(),
             By::Stream => format!("stream {:#x}", piece.stream),
             By::Pool => match piece.pool {
@@ -66,12 +73,14 @@ impl<'a> Namer<'a> {
                 None => "(pool not known)".to_owned(),
             },
             By::Size => size_class(piece.size),
+            // Named by those who know the device: see `inspect::Grouper`.
+            By::Category | By::Phase => String::new(),
         }
     }
 }
 
 /// A pool's name.
-pub(super) fn pool_name(id: (u64, u64)) -> String {
+pub(crate) fn pool_name(id: (u64, u64)) -> String {
     if id == (0, 0) {
         "default pool".to_owned()
     } else {
@@ -109,13 +118,21 @@ pub fn place_name(snapshot: &Snapshot, stack: StackId, frames: usize) -> String 
 }
 
 /// The groups of these blocks, the most bytes first, then by name.
-pub(super) fn groups<'b>(
+pub(crate) fn groups<'b>(
     blocks: impl Iterator<Item = &'b Piece>,
     namer: &mut Namer<'_>,
 ) -> Vec<Group> {
+    groups_by(blocks, |block| namer.name(block))
+}
+
+/// The groups of these blocks under names of any kind.
+pub(crate) fn groups_by<'b>(
+    blocks: impl Iterator<Item = &'b Piece>,
+    mut name: impl FnMut(&Piece) -> String,
+) -> Vec<Group> {
     let mut sums: BTreeMap<String, (u64, u64, u64)> = BTreeMap::new();
     for block in blocks {
-        let sum = sums.entry(namer.name(block)).or_default();
+        let sum = sums.entry(name(block)).or_default();
         sum.0 = sum.0.saturating_add(block.size);
         sum.1 = sum.1.saturating_add(block.requested);
         sum.2 += 1;

@@ -9,16 +9,22 @@
 //! Not here: reading files, printing, growth over steps, what other settings would have changed.
 
 mod alone;
+mod category;
+mod clock;
 mod curve;
-mod fold;
-mod holders;
+pub(crate) mod fold;
+pub(crate) mod holders;
 mod inspect;
-mod phase;
+mod memory;
+mod notes;
+pub(crate) mod phase;
 mod pinned;
-mod replayed;
-mod state;
+pub(crate) mod replayed;
+mod source;
+pub(crate) mod state;
 mod waste;
 
+pub use category::{CATEGORIES, CustomRule, SizeRange};
 pub use curve::Column;
 pub use fold::is_framework;
 pub use holders::{By, Group, place_name};
@@ -47,6 +53,14 @@ pub struct Options {
     pub frames: usize,
     /// Columns of the timeline.
     pub columns: usize,
+    /// Peaks and timeline from this event on; `None` = from the first.
+    pub from: Option<usize>,
+    /// Peaks and timeline up to this event; `None` = to the last.
+    pub to: Option<usize>,
+    /// The user's rules for categories, asked before all others.
+    pub rules: Vec<CustomRule>,
+    /// Whether groups by category are told apart by the rule that decided.
+    pub rules_shown: bool,
 }
 
 impl Options {
@@ -60,6 +74,10 @@ impl Options {
             by: By::Stack,
             frames: 1,
             columns: 60,
+            from: None,
+            to: None,
+            rules: Vec::new(),
+            rules_shown: false,
         }
     }
 }
@@ -84,6 +102,8 @@ pub enum Refusal {
     Nothing,
     /// The history is shorter: (event, its length).
     NoEvent(usize, usize),
+    /// The first event of the part comes after its last.
+    Backwards(usize, usize),
 }
 
 /// What a snapshot tells.
@@ -182,6 +202,17 @@ impl Amount {
     }
 }
 
+/// Blocks of one category.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CategoryShare {
+    /// The category.
+    pub category: String,
+    /// Its blocks.
+    pub total: Amount,
+    /// The same by the rule that decided.
+    pub rules: Vec<(String, Amount)>,
+}
+
 /// The memory at one moment.
 #[derive(Clone, Debug)]
 pub struct Memory {
@@ -201,6 +232,8 @@ pub struct Memory {
     pub pending: Amount,
     /// Allocated blocks by group; the most bytes first. They add up to [`Memory::allocated`].
     pub groups: Vec<Group>,
+    /// What the allocated blocks are for, most bytes first. They add up to [`Memory::allocated`].
+    pub categories: Vec<CategoryShare>,
     /// Allocated blocks without a stack.
     pub without_stack: Amount,
     /// Allocated blocks that were there before the recording began.

@@ -1,6 +1,7 @@
 //! The figures from a replay that reproduces the recording.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use vramwise_model::device::Device;
 use vramwise_model::stats::{Family, Stats};
@@ -30,13 +31,14 @@ impl<'a> Replayed<'a> {
         device: &'a DeviceTrace,
         recording: &'a Recording,
         conditions: &Conditions,
+        window: Option<&Range<usize>>,
         columns: usize,
     ) -> Option<Self> {
         let strictest = u64::try_from(recording.stats.all(Family::ReservedBytes).peak).ok();
         let limits = [recording.limit, strictest.filter(|_| !recording.ooms.is_empty())];
         limits.into_iter().find_map(|limit| {
             let conditions = Conditions { limit, ..conditions.clone() };
-            Self::under(device, recording, conditions, columns)
+            Self::under(device, recording, conditions, window.cloned(), columns)
         })
     }
 
@@ -44,10 +46,11 @@ impl<'a> Replayed<'a> {
         device: &'a DeviceTrace,
         recording: &'a Recording,
         conditions: Conditions,
+        window: Option<Range<usize>>,
         columns: usize,
     ) -> Option<Self> {
         let events = &device.events;
-        let curve = Curve::new(events.len(), columns, Level::default());
+        let curve = Curve::new(events.len(), window, columns, Level::default());
         let mut watch = Watch { recording, events, curve, before: Level::default() };
         let (program, calls) = (&recording.program, &recording.calls);
         let outcome = what_if_observed(program, calls, &conditions, &mut watch, &mut NoHistory);
@@ -91,7 +94,7 @@ impl<'a> Replayed<'a> {
     }
 }
 
-fn event_of(recording: &Recording, events: &Events, op: usize) -> usize {
+pub(crate) fn event_of(recording: &Recording, events: &Events, op: usize) -> usize {
     let program = &recording.program;
     let first = program.events.get(op).map_or(0, |e| *e as usize);
     if !matches!(program.ops.get(op), Some(Op::Malloc { .. } | Op::Failed { .. })) {

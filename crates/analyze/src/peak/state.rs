@@ -8,45 +8,47 @@ use vramwise_types::Action;
 
 /// A segment with its blocks.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
-    pub(super) size: u64,
-    pub(super) stream: u64,
-    pub(super) pool: (u64, u64),
-    pub(super) small: bool,
-    pub(super) expandable: bool,
+pub(crate) struct Held {
+    pub(crate) size: u64,
+    pub(crate) stream: u64,
+    pub(crate) pool: (u64, u64),
+    pub(crate) small: bool,
+    pub(crate) expandable: bool,
     /// Range of [`State::blocks`].
-    pub(super) blocks: std::ops::Range<usize>,
+    pub(crate) blocks: std::ops::Range<usize>,
 }
 
 /// A block, or an allocation where only the history tells of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
-    pub(super) addr: u64,
-    pub(super) size: u64,
-    pub(super) requested: u64,
-    pub(super) state: BlockState,
-    pub(super) stream: u64,
+pub(crate) struct Piece {
+    pub(crate) addr: u64,
+    pub(crate) size: u64,
+    pub(crate) requested: u64,
+    pub(crate) state: BlockState,
+    pub(crate) stream: u64,
     /// Pool and whether it is the small half; `None` where only the history tells of the block.
-    pub(super) pool: Option<((u64, u64), bool)>,
-    pub(super) stack: StackId,
+    pub(crate) pool: Option<((u64, u64), bool)>,
+    pub(crate) stack: StackId,
+    /// Event that allocated it; `None` where the history does not have it.
+    pub(crate) event: Option<usize>,
     /// Whether it was there before the recording began.
-    pub(super) before: bool,
+    pub(crate) before: bool,
 }
 
 /// The memory of one moment.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
+pub(crate) struct State {
     /// The segments; `None` where they are not known.
-    pub(super) segments: Option<Vec<Held>>,
-    pub(super) blocks: Vec<Piece>,
-    pub(super) reserved: u64,
-    pub(super) exact: bool,
+    pub(crate) segments: Option<Vec<Held>>,
+    pub(crate) blocks: Vec<Piece>,
+    pub(crate) reserved: u64,
+    pub(crate) exact: bool,
 }
 
 impl State {
     /// What the snapshot itself shows: the end. `is_before` tells by address whether a block in use is
     /// older than the recording.
-    pub(super) fn at_end(device: &DeviceTrace, is_before: impl Fn(u64) -> bool) -> Self {
+    pub(crate) fn at_end(device: &DeviceTrace, is_before: impl Fn(u64) -> bool) -> Self {
         let mut state = State { exact: true, ..State::default() };
         let mut segments = Vec::new();
         for segment in &device.segments {
@@ -61,6 +63,7 @@ impl State {
                 stream: segment.stream,
                 pool: Some((segment.pool_id, small)),
                 stack: b.stack,
+                event: None,
                 before: b.state != BlockState::Inactive && is_before(b.address),
             }));
             segments.push(Held {
@@ -73,11 +76,20 @@ impl State {
             });
         }
         state.segments = Some(segments);
+        let stacks: Vec<StackId> = state.blocks.iter().map(|b| b.stack).collect();
+        state.find_origins(&device.events, device.events.len());
+        // What the snapshot itself says of a block comes first; an older block has no event of ours.
+        for (block, stack) in state.blocks.iter_mut().zip(stacks) {
+            if stack != StackId::NONE || block.before {
+                block.stack = stack;
+            }
+            block.event = block.event.filter(|_| !block.before);
+        }
         state
     }
 
     /// What the replay shows after the operation that ends with event `until`.
-    pub(super) fn of_replay(
+    pub(crate) fn of_replay(
         views: &[SegmentView],
         recording: &Recording,
         events: &Events,
@@ -103,6 +115,7 @@ impl State {
                 stream,
                 pool: Some((pool, view.small)),
                 stack: StackId::NONE,
+                event: None,
                 before: false,
             }));
             segments.push(Held {
@@ -115,14 +128,13 @@ impl State {
             });
         }
         state.segments = Some(segments);
-        if !events.stack.is_empty() {
-            state.find_stacks(events, until);
-        }
+        state.find_origins(events, until);
         state
     }
 
-    /// Gives every block in use the stack of the last allocation at its address up to `until`.
-    fn find_stacks(&mut self, events: &Events, until: usize) {
+    /// Gives every block in use the event of the last allocation at its address up to `until`, and its
+    /// stack.
+    pub(crate) fn find_origins(&mut self, events: &Events, until: usize) {
         let in_use = |b: &Piece| b.state != BlockState::Inactive;
         let mut wanted: FxHashMap<u64, usize> = self
             .blocks
@@ -138,13 +150,16 @@ impl State {
             if events.action[i] == Action::Alloc
                 && let Some(block) = wanted.remove(&events.addr[i])
             {
-                self.blocks[block].stack = events.stack_of(i);
+                self.blocks[block].event = Some(i);
+                if !events.stack.is_empty() {
+                    self.blocks[block].stack = events.stack_of(i);
+                }
             }
         }
     }
 
     /// The blocks that the program holds.
-    pub(super) fn allocated(&self) -> impl Iterator<Item = &Piece> {
+    pub(crate) fn allocated(&self) -> impl Iterator<Item = &Piece> {
         self.blocks.iter().filter(|b| b.state == BlockState::ActiveAllocated)
     }
 }

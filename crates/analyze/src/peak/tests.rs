@@ -146,7 +146,7 @@ fn the_history_alone_gives_bounds_that_the_replay_confirms() {
         let device = &snapshot.devices[0];
         let version = TorchVersion::REFERENCE;
         let (config, _) = vramwise_replay::recorded_config(snapshot.settings.as_ref(), version);
-        let alone = alone::Alone::new(device, &config, 60);
+        let alone = alone::Alone::new(device, &config, None, 60);
         let peaks = of(&snapshot, |_| {}).peaks.expect("peaks");
         assert_eq!(alone.curve.reserved.bytes, peaks.reserved.bytes, "{name}");
         assert_eq!(alone.curve.requested.bytes, peaks.requested.bytes, "{name}");

@@ -11,26 +11,29 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
-use vramwise_analyze::figures::{Figures, figures};
+use vramwise_analyze::figures::figures;
+use vramwise_analyze::leaks;
 use vramwise_analyze::peak::Options;
 use vramwise_types::TorchVersion;
 
-use super::inspect;
+use super::{inspect, leaks::no_such_marker};
 use crate::Status;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::input;
-use gates::{Limits, Percent, Verdict};
+use gates::{Limits, Measured, Percent, Verdict};
 
 const EXAMPLES: &str = "\
 Examples:
   vramwise check snapshot.pickle --max-peak-reserved 20GiB --max-fragmentation 10%
   vramwise check new.pickle --baseline main.pickle --max-regression 2%
   vramwise check rank*.pickle --max-peak-allocated 70GiB --junit memory.xml
+  vramwise check snapshot.pickle --max-growth-per-step 0
 
 A limit is exceeded only by more than it. Where a peak is a lower bound (the recording began in
 mid-run), a bound below the limit passes and is marked. A file without a history fails.
 Fragmentation is the share of reserved memory that no block used when most was reserved.
+Growth is what vramwise leaks finds; without at least four steps that check fails.
 
 Where GITHUB_STEP_SUMMARY is set, a table is appended to the file that it names.
 
@@ -52,6 +55,12 @@ pub(crate) struct Args {
     /// Largest share of reserved memory that may have been unused when most was reserved.
     #[arg(long, value_name = "PERCENT")]
     max_fragmentation: Option<Percent>,
+    /// Most bytes that leaks may add in every step, together; 0 = nothing may leak.
+    #[arg(long, value_name = "SIZE", value_parser = crate::args::size)]
+    max_growth_per_step: Option<u64>,
+    /// Annotation that ends each step, for --max-growth-per-step.
+    #[arg(long, value_name = "NAME", requires = "max_growth_per_step")]
+    marker: Option<String>,
     /// An older snapshot, or a directory with files of the same names, to compare the peaks with.
     #[arg(long, value_name = "OLD", value_hint = ValueHint::AnyPath)]
     baseline: Option<PathBuf>,
@@ -75,6 +84,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
         peak_reserved: args.max_peak_reserved,
         peak_allocated: args.max_peak_allocated,
         fragmentation: args.max_fragmentation,
+        growth: args.max_growth_per_step,
         regression: args.baseline.as_ref().map(|_| args.max_regression),
     };
     if limits.is_empty() {
@@ -96,12 +106,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     let (junit, markdown) = (output(&args.junit)?, output(&args.markdown)?);
     let mut verdicts = Vec::new();
     for (file, baseline) in files.iter().zip(&baselines) {
-        let now = measure(file, args, context)?;
+        let now = measure(file, args, limits.growth.is_some(), context)?;
         let old = match baseline {
-            Some(path) => measure(path, args, context)?,
+            Some(path) => measure(path, args, false, context)?,
             None => Vec::new(),
         };
-        let device = |figures| gates::check(&input::shown(file), figures, &old, &limits);
+        let device = |measured| gates::check(&input::shown(file), measured, &old, &limits);
         verdicts.extend(now.iter().flat_map(device));
     }
     let failed = verdicts.iter().any(|v: &Verdict| !v.passed);
@@ -125,11 +135,31 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     Ok(if failed { Status::Finding } else { Status::Fine })
 }
 
-fn measure(path: &Path, args: &Args, context: &Context) -> Result<Vec<Figures>, Failure> {
+/// The devices of a file, with what grows on them where that is asked for.
+fn measure(
+    path: &Path,
+    args: &Args,
+    with_growth: bool,
+    context: &Context,
+) -> Result<Vec<Measured>, Failure> {
     let snapshot = input::read(path)?;
     let version = input::version(args.torch, &snapshot);
-    let options = Options { device: context.global.device, ..Options::new(version) };
-    figures(&snapshot, &options).map_err(|why| inspect::refused(&why, &input::shown(path)))
+    let device = context.global.device;
+    let options = Options { device, ..Options::new(version) };
+    let file = input::shown(path);
+    let figures = figures(&snapshot, &options).map_err(|why| inspect::refused(&why, &file))?;
+    let mut growth = Vec::new();
+    if with_growth {
+        let marker = args.marker.clone();
+        let options = leaks::Options { device, marker, ..leaks::Options::default() };
+        growth = leaks::find(&snapshot, &options)
+            .map_err(|no| no_such_marker(&no, args.marker.as_deref(), &file))?;
+    }
+    let measured = figures.into_iter().map(|figures| {
+        let growth = growth.iter().find(|d| d.device == figures.device).cloned();
+        Measured { figures, growth }
+    });
+    Ok(measured.collect())
 }
 
 /// The file that each file is compared with.

@@ -32,12 +32,14 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Report<'a> {
     schema: u32,
     devices: Vec<Row<'a>>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Row<'a> {
     id: &'a str,
     aliases: &'a [String],
@@ -146,4 +148,9 @@ fn one(profile: &Profile) -> String {
     line("second-level cache", Human(card.l2_bytes).to_string());
     line("figures", card.source.clone());
     text
+}
+
+#[cfg(test)]
+pub(crate) fn schema() -> schemars::Schema {
+    crate::schema::of::<Report<'static>>()
 }

@@ -1,13 +1,17 @@
-//! `vramwise explain FILE`.
+//! `vramwise explain FILE...`.
 
 mod json;
+mod proof_json;
+mod proof_text;
+mod ranks;
+mod source;
 mod text;
 
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::ValueHint;
-use vramwise_analyze::oom;
+use vramwise_analyze::{failure, oom};
+use vramwise_types::TorchVersion;
 
 use crate::Status;
 use crate::context::Context;
@@ -20,91 +24,113 @@ Examples:
   python train.py 2>&1 | tee train.log; vramwise explain train.log
   kubectl logs job/train | vramwise explain -
   vramwise explain rank*.log --json
+  vramwise explain snapshot.pickle
+      What a replay proves: the cause, the blocks that are in the way, and which settings or which
+      capacity would have let the request pass.
+  vramwise explain snapshot.pickle --capacity 24GiB
+      Would it run out of memory there, and what would help.
+  vramwise explain logs/
+      All logs and snapshots of a directory: which rank ran out, and which first.
 
-Every out-of-memory error of the text is found, whatever stands around it: other ranks, colours,
-progress bars, wrapped lines. Exit status: 0 explained (or none found), 2 unreadable input.";
+Every out-of-memory error of a text is found, whatever stands around it: other ranks, colours,
+progress bars, wrapped lines; UTF-16, gzip and zstd are read too.
+Exit status: 0 explained (or none found), 2 unreadable input.";
 
-/// Say why a program ran out of memory, from its log.
+/// Say why a program ran out of memory, from its log or its snapshot.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Logs, or any text with the error in it; - for standard input.
-    #[arg(value_hint = ValueHint::FilePath, required = true)]
+    /// Logs, or any text with the error in it, and snapshots; a directory means all in it, - standard
+    /// input.
+    #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath, required = true)]
     files: Vec<PathBuf>,
+    /// Snapshots: bytes that the process could hold, such as 40GiB; without it, as was recorded.
+    #[arg(long, value_name = "SIZE", value_parser = crate::args::size)]
+    capacity: Option<u64>,
+    /// Snapshots: memory of the card, such as 80GiB, to tell other processes from PyTorch itself.
+    #[arg(long, value_name = "SIZE", value_parser = crate::args::card)]
+    total: Option<u64>,
+    /// Snapshots: PyTorch version whose allocator is meant; without it, what the file looks like.
+    #[arg(long, value_name = "VERSION", value_parser = crate::args::torch)]
+    torch: Option<TorchVersion>,
+    /// Snapshots: frames of the user's own code that name a place.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    frames: usize,
 }
 
 /// One file and what was found in it.
-pub(super) struct Explained {
+struct Explained {
     /// The file's name as it is shown.
-    pub(super) file: String,
-    pub(super) report: oom::LogReport,
+    file: String,
+    found: Found,
 }
 
-/// Reads the logs and reports.
+/// What a file told.
+enum Found {
+    Log(oom::LogReport),
+    Snapshot(Vec<failure::Device>),
+}
+
+/// Reads the files and reports.
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
-    context.protect(&args.files)?;
+    let files = source::expand(&args.files)?;
+    context.protect(&files)?;
     let mut explained = Vec::new();
-    for path in &args.files {
-        let text = read(path)?;
-        explained.push(Explained { file: input::shown(path), report: oom::explain_log(&text) });
+    let mut unread = None;
+    for path in &files {
+        match one(args, path, context) {
+            Ok(found) => explained.push(Explained { file: input::shown(path), found }),
+            // Of many files the readable ones are still worth explaining.
+            Err(failure) if files.len() > 1 => {
+                context.warn(&format!("left out: {}", failure.sentence()));
+                unread.get_or_insert(failure);
+            }
+            Err(failure) => return Err(failure),
+        }
     }
+    if let Some(failure) = unread.filter(|_| explained.is_empty()) {
+        return Err(failure);
+    }
+    let ranks = ranks::Ranks::of(&explained);
+    let top = context.global.top;
     if context.global.json {
-        context.report_json(&json::Report::new(&explained))?;
+        context.report_json(&json::Report::new(&explained, &ranks, top))?;
     } else {
-        context.report(&text::render(&explained, context))?;
+        context.report(&text::render(&explained, &ranks, context))?;
     }
     Ok(Status::Fine)
 }
 
-/// The text of a log; bytes that are no text are shown as such.
-fn read(path: &Path) -> Result<String, Failure> {
-    let mut bytes = Vec::new();
-    let done = if path.as_os_str() == "-" {
-        std::io::stdin().lock().read_to_end(&mut bytes)
-    } else {
-        std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes))
-    };
-    done.map_err(|error| Failure::io("read", Path::new(&input::shown(path)), &error))?;
-    decode(bytes).map_err(|failure| failure.at(input::shown(path)))
-}
-
-/// UTF-8, or UTF-16 as PowerShell writes it.
-fn decode(bytes: Vec<u8>) -> Result<String, Failure> {
-    match bytes.as_slice() {
-        [0x80, 2..=5, ..] => Err(Failure::new("this is a pickle, not a log")
-            .hint("vramwise validate and vramwise replay read snapshots")),
-        [0x1f, 0x8b, ..] | [0x28, 0xb5, 0x2f, 0xfd, ..] => {
-            Err(Failure::new("this is a compressed file")
-                .hint("decompress it into the command: zcat FILE | vramwise explain -"))
+/// Reads and explains one file.
+fn one(args: &Args, path: &std::path::Path, context: &Context) -> Result<Found, Failure> {
+    Ok(match source::read(path)? {
+        source::Source::Log(text) => Found::Log(oom::explain_log(&text)),
+        source::Source::Snapshot(snapshot) => {
+            Found::Snapshot(replayed(args, &snapshot, path, context)?)
         }
-        [0xff, 0xfe, rest @ ..] => Ok(utf16(rest, u16::from_le_bytes)),
-        [0xfe, 0xff, rest @ ..] => Ok(utf16(rest, u16::from_be_bytes)),
-        _ => Ok(String::from_utf8(bytes)
-            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())),
-    }
+    })
 }
 
-fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> String {
-    let units: Vec<u16> = bytes.chunks_exact(2).map(|pair| unit([pair[0], pair[1]])).collect();
-    String::from_utf16_lossy(&units)
+/// Explains a snapshot by replay.
+fn replayed(
+    args: &Args,
+    snapshot: &vramwise_trace::Snapshot,
+    path: &std::path::Path,
+    context: &Context,
+) -> Result<Vec<failure::Device>, Failure> {
+    // Says what is wrong where there is no such device, or no history at all.
+    input::device_or_first(snapshot, path, context.global.device)?;
+    let options = failure::Options {
+        device: context.global.device,
+        capacity: args.capacity,
+        total: args.total,
+        frames: args.frames,
+        ..failure::Options::new(input::version(args.torch, snapshot))
+    };
+    Ok(failure::explain(snapshot, &options))
 }
 
 #[cfg(test)]
 pub(crate) fn schema() -> schemars::Schema {
     crate::schema::of::<json::Report>()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_is_decoded_and_other_files_are_named() {
-        assert_eq!(decode(b"a\xffb".to_vec()).ok().as_deref(), Some("a\u{fffd}b"));
-        assert_eq!(decode(vec![0xff, 0xfe, b'o', 0, b'k', 0]).ok().as_deref(), Some("ok"));
-        assert_eq!(decode(vec![0xfe, 0xff, 0, b'o', 0, b'k']).ok().as_deref(), Some("ok"));
-        assert!(decode(vec![0x80, 4, 0x95]).is_err());
-        assert!(decode(vec![0x1f, 0x8b, 8]).is_err());
-        assert_eq!(decode(Vec::new()).ok().as_deref(), Some(""));
-    }
 }

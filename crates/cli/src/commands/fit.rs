@@ -185,6 +185,11 @@ fn say(context: &Context, rehearsal: &Rehearsal, what: &str, fits: bool, peak: u
 }
 
 #[cfg(test)]
+pub(crate) fn schema() -> schemars::Schema {
+    crate::schema::of::<report::Report>()
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -1,6 +1,7 @@
 //! `vramwise inspect FILE`.
 
 mod json;
+mod rules;
 mod text;
 
 use std::path::PathBuf;
@@ -14,19 +15,26 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::input;
 
-const EXAMPLES: &str = "\
-Examples:
+const EXAMPLES: &str = r#"Examples:
   vramwise inspect snapshot.pickle
       When most memory was allocated, and which lines of the program held it.
   vramwise inspect snapshot.pickle --at end --by pool
       What was there when the snapshot was taken, by pool.
   vramwise inspect snapshot.pickle --at 5000 --frames 3
       What was there after event 5000, told apart by three lines of the call chain.
+  vramwise inspect snapshot.pickle --by category -v
+      Parameters, gradients, optimizer state, activations: with the rule that decided for each.
+  vramwise inspect snapshot.pickle --from 20000 --to 40000
+      The peak within a part of the history.
+  vramwise inspect snapshot.pickle --rules rules.toml
+      Your own categories first. A rule names a category and what must hold:
+      [[rule]]  category = "kv cache"  frame = "cache_utils.py"  min_size = "1MiB"
+      (also: annotation = "part of a name", max_size; each on a line of its own)
 
 Frames of installed packages, of Python itself and of C++ are passed over: a block is put down
 to the innermost line of the user's own code.
 
-Exit status: 0 the report was written, 2 unreadable input or wrong usage.";
+Exit status: 0 the report was written, 2 unreadable input or wrong usage."#;
 
 /// Say where the memory went: peaks, who held them, what was wasted.
 #[derive(Debug, clap::Args)]
@@ -41,6 +49,15 @@ pub(crate) struct Args {
     /// How the blocks are grouped.
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     by: Grouping,
+    /// Look for peaks from this event on.
+    #[arg(long, value_name = "EVENT", value_parser = event)]
+    from: Option<usize>,
+    /// Look for peaks up to this event.
+    #[arg(long, value_name = "EVENT", value_parser = event)]
+    to: Option<usize>,
+    /// TOML file with rules for categories of your own.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    rules: Option<PathBuf>,
     /// Frames of the user's own code that tell two stacks apart.
     #[arg(long, value_name = "N", default_value_t = 1)]
     frames: usize,
@@ -61,6 +78,8 @@ pub(super) enum Grouping {
     Stream,
     Pool,
     Size,
+    Category,
+    Phase,
 }
 
 impl Grouping {
@@ -71,6 +90,8 @@ impl Grouping {
             Grouping::Stream => By::Stream,
             Grouping::Pool => By::Pool,
             Grouping::Size => By::Size,
+            Grouping::Category => By::Category,
+            Grouping::Phase => By::Phase,
         }
     }
 
@@ -82,6 +103,8 @@ impl Grouping {
             Grouping::Stream => "stream",
             Grouping::Pool => "pool",
             Grouping::Size => "size",
+            Grouping::Category => "category",
+            Grouping::Phase => "phase",
         }
     }
 }
@@ -90,16 +113,22 @@ fn moment(text: &str) -> Result<At, String> {
     match text {
         "peak" => Ok(At::Peak),
         "end" => Ok(At::End),
-        number => match number.replace(['_', ','], "").parse() {
+        number => match event(number) {
             Ok(event) => Ok(At::Event(event)),
             Err(_) => Err("write peak, end or the number of an event, such as 5000".to_owned()),
         },
     }
 }
 
+fn event(text: &str) -> Result<usize, String> {
+    let digits = text.replace(['_', ','], "");
+    digits.parse().map_err(|_| "write the number of an event, such as 5000".to_owned())
+}
+
 /// Reads the file, looks at every device and reports.
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
-    context.protect([&args.file])?;
+    context.protect(std::iter::once(&args.file).chain(&args.rules))?;
+    let rules = args.rules.as_deref().map(rules::read).transpose()?.unwrap_or_default();
     let snapshot = input::read(&args.file)?;
     let version = input::version(args.torch, &snapshot);
     let options = Options {
@@ -108,6 +137,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
         at: args.at,
         by: args.by.by(),
         frames: args.frames,
+        from: args.from,
+        to: args.to,
+        rules,
+        rules_shown: context.global.verbose > 0,
         ..Options::new(version)
     };
     let file = input::shown(&args.file);
@@ -137,9 +170,12 @@ pub(super) fn refused(why: &Refusal, file: &str) -> Failure {
                 .hint("--at end shows the state when the snapshot was taken")
         }
         Refusal::NoEvent(event, count) => Failure::new(format!(
-            "--at names event {event}, the history has {count} (0 to {})",
+            "there is no event {event}: the history has {count} (0 to {})",
             count - 1
         )),
+        Refusal::Backwards(from, to) => {
+            Failure::new(format!("--from {from} comes after --to {to}"))
+        }
     };
     failure.at(file)
 }

@@ -8,6 +8,7 @@ pub(crate) mod diff;
 pub(crate) mod explain;
 pub(crate) mod fit;
 pub(crate) mod inspect;
+pub(crate) mod leaks;
 pub(crate) mod man;
 pub(crate) mod ranks;
 pub(crate) mod redact;
@@ -36,6 +37,7 @@ pub(crate) fn run(command: Command, context: &Context) -> Result<Status, Failure
         Command::Slice(args) => slice::run(&args, context),
         Command::Convert(args) => convert::run(&args, context),
         Command::Explain(args) => explain::run(&args, context),
+        Command::Leaks(args) => leaks::run(&args, context),
         Command::Rehearse(args) => rehearse::run(&args, context),
         Command::Fit(args) => fit::run(&args, context),
         Command::Devices(args) => devices::run(&args, context),

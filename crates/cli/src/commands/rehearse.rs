@@ -173,3 +173,13 @@ pub(crate) fn failure(error: &RehearsalError) -> Failure {
         None => failure,
     }
 }
+
+#[cfg(test)]
+pub(crate) fn schema() -> schemars::Schema {
+    crate::schema::of::<json::Report>()
+}
+
+#[cfg(test)]
+pub(crate) fn schema_compared() -> schemars::Schema {
+    crate::schema::of::<compare::Comparison>()
+}

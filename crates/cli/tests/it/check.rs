@@ -6,6 +6,7 @@ use crate::room::{Room, repository, vramwise};
 
 const DEFAULT: &str = "testdata/snapshots/lstm_varlen__default.snapshot.pickle.gz";
 const EXPANDABLE: &str = "testdata/snapshots/lstm_varlen__expandable.snapshot.pickle.gz";
+const LEAK: &str = "testdata/snapshots/leak__default__stacks.snapshot.pickle.gz";
 const MIDRUN: &str = "testdata/snapshots/late_train__large12.snapshot.pickle.gz";
 
 fn check(args: &[&str]) -> std::process::Command {
@@ -51,6 +52,18 @@ fn a_peak_is_within_a_limit_that_it_reaches() {
     let peak = report["checks"][0]["measured"].as_f64().unwrap() as u64;
     assert_eq!(limit(&peak.to_string()).status.code(), Some(0));
     assert_eq!(limit(&(peak - 1).to_string()).status.code(), Some(1));
+}
+
+#[test]
+fn what_grows_in_every_step_is_held_against_a_limit() {
+    assert_cmd_snapshot!(check(&[LEAK, DEFAULT, "--max-growth-per-step", "0"]));
+    let growth = 205_852_672u64;
+    for (limit, status) in [(growth, 0), (growth - 1, 1)] {
+        let output = check(&[LEAK, "--max-growth-per-step", &limit.to_string()]).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{limit}");
+    }
+    assert_cmd_snapshot!(check(&[LEAK, "--max-growth-per-step", "0", "--marker", "epoch"]));
+    assert_cmd_snapshot!(check(&[MIDRUN, "--max-growth-per-step", "1GiB"]));
 }
 
 #[test]

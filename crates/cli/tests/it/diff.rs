@@ -38,6 +38,12 @@ fn two_moments_of_one_program_are_compared_by_line() {
 }
 
 #[test]
+fn what_blocks_are_for_and_when_they_came_is_compared() {
+    assert_cmd_snapshot!(diff(&[DEFAULT, EXPANDABLE, "--by", "category"]));
+    assert_cmd_snapshot!(diff(&[DEFAULT, EXPANDABLE, "--by", "phase"]));
+}
+
+#[test]
 fn a_file_does_not_differ_from_itself() {
     let output = diff(&[STACKS, STACKS, "--json"]).output().unwrap();
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -2,7 +2,7 @@
 
 use insta_cmd::assert_cmd_snapshot;
 
-use crate::room::{Room, vramwise};
+use crate::room::{Room, repository, vramwise};
 
 const LOG: &str = "\
 torch==2.6.0+cu124
@@ -58,11 +58,120 @@ fn a_text_without_an_error_is_no_failure() {
     assert!(json["numbers"]["tried_bytes"].is_null());
 }
 
+/// `vramwise explain ARGS --json`, run in the root of the repository.
+fn json(args: &[&str]) -> serde_json::Value {
+    let mut command = vramwise(&["explain", "--json"]);
+    let output = command.args(args).current_dir(repository()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+const FRAGMENTED: &str = "testdata/snapshots/oom_fragmented__default__stacks.snapshot.pickle.gz";
+const GROWING: &str = "testdata/snapshots/oom_growing_batch__default__stacks.snapshot.pickle.gz";
+
 #[test]
-fn a_snapshot_and_a_directory_are_told_as_such() {
+fn a_snapshot_is_explained_by_what_its_replay_proves() {
+    assert_cmd_snapshot!(vramwise(&["explain", FRAGMENTED]).current_dir(repository()));
+}
+
+#[test]
+fn a_snapshot_under_its_true_limit_says_that_no_setting_helps() {
+    let args = ["explain", GROWING, "--capacity", "6GiB", "--top", "3"];
+    assert_cmd_snapshot!(vramwise(&args).current_dir(repository()));
+}
+
+#[test]
+fn a_snapshot_is_explained_in_json() {
+    let json = json(&[FRAGMENTED]);
+    assert_eq!(
+        (json["kind"].as_str(), json["cause"].as_str()),
+        (Some("cuda"), Some("memory_limit"))
+    );
+    assert_eq!(json["numbers"]["tried_bytes"], 2_684_354_560_u64);
+    assert_eq!(json["numbers"]["allocated_bytes"], 5_464_129_536_u64);
+    assert_eq!(json["replay"]["event"], 454);
+    assert_eq!(json["replay"]["contributing"][0]["cause"], "fragmentation");
+    assert_eq!(json["advice"][0]["proved"], true);
+    assert_eq!(json["advice"][0]["trial"]["request_passes"], true);
+    assert_eq!(json["snapshots"][0]["exact"], true);
+    let place = json["replay"]["pinned"][0]["blocks"][0]["place"].as_str().unwrap();
+    assert!(place.starts_with("train.py:199"), "{place}");
+}
+
+#[test]
+fn a_snapshot_that_does_not_run_out_says_so() {
+    let moe = "testdata/snapshots/moe__default.snapshot.pickle.gz";
+    let json = json(&[moe]);
+    assert_eq!((json["kind"].as_str(), json["cause"].as_str()), (Some("none"), Some("none_found")));
+    assert_eq!(json["snapshots"][0]["fails"], false);
+}
+
+#[test]
+fn packed_logs_and_logs_in_utf_16_say_the_same() {
+    let room = Room::new("explain-packed");
+    room.write("plain.log", LOG);
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut packed, LOG.as_bytes()).unwrap();
+    room.write("packed.log", packed.finish().unwrap());
+    let little: Vec<u8> = LOG.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    room.write("marked.log", [&[0xff, 0xfe], little.as_slice()].concat());
+    room.write("unmarked.log", &little);
+    let numbers = |name: &str| {
+        let output = room.vramwise(&["explain", name, "--json"]).output().unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        (json["cause"].clone(), json["numbers"].clone())
+    };
+    let plain = numbers("plain.log");
+    assert_eq!(plain.0, "fragmentation");
+    for name in ["packed.log", "marked.log", "unmarked.log"] {
+        assert_eq!(numbers(name), plain, "{name}");
+    }
+}
+
+/// A log of one rank whose error is at this time of day.
+fn rank_log(clock: &str) -> String {
+    format!(
+        "2026-03-01 {clock} ERROR CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total \
+         capacity of 23.00 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process \
+         has 22.00 GiB memory in use. Of the allocated memory 20.00 GiB is allocated by PyTorch, and \
+         1.00 GiB is reserved by PyTorch but unallocated.\n"
+    )
+}
+
+#[test]
+fn the_rank_that_ran_out_first_is_named() {
+    let room = Room::new("explain-ranks");
+    std::fs::create_dir(room.path().join("logs")).unwrap();
+    room.write("logs/rank0.log", rank_log("12:00:09,500"));
+    room.write("logs/rank1.log", rank_log("12:00:07,250"));
+    room.write("logs/rank2.log", "all is well\n");
+    let output = room.vramwise(&["explain", "logs", "--json"]).output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["first_in_time"], 1);
+    assert_eq!(json["events"][1]["rank"], 1);
+    assert_eq!(json["events"][1]["time_us"], 1_772_366_407_250_000_i64);
+    let text = room.vramwise(&["explain", "logs"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&text.stdout).contains("rank 1 ran out of memory first"));
+}
+
+#[test]
+fn of_several_files_the_readable_ones_are_explained() {
+    let room = Room::new("explain-some");
+    room.write("a.log", LOG);
+    room.write("b.pickle", [0x80, 4, 0x95]);
+    let output = room.vramwise(&["explain", ".", "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["events"].as_array().map(Vec::len), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("left out: ./b.pickle"));
+}
+
+#[test]
+fn what_cannot_be_read_is_told_as_such() {
     let room = Room::new("explain-other");
     room.write("snapshot.pickle", [0x80, 4, 0x95]);
     assert_cmd_snapshot!(room.vramwise(&["explain", "snapshot.pickle"]));
-    assert_eq!(room.vramwise(&["explain", "."]).output().unwrap().status.code(), Some(2));
+    std::fs::create_dir(room.path().join("empty")).unwrap();
+    assert_eq!(room.vramwise(&["explain", "empty"]).output().unwrap().status.code(), Some(2));
     assert_eq!(room.vramwise(&["explain", "absent.log"]).output().unwrap().status.code(), Some(2));
 }

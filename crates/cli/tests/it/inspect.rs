@@ -76,3 +76,40 @@ fn what_cannot_be_shown_is_wrong_usage() {
     room.write("state.json", r#"{"segments": [], "device_traces": [[], []]}"#);
     assert_cmd_snapshot!(room.vramwise(&["inspect", "state.json"]));
 }
+
+#[test]
+fn categories_are_told_with_the_rules_that_decided() {
+    let leak = "testdata/snapshots/leak__default__stacks.snapshot.pickle.gz";
+    assert_cmd_snapshot!(inspect(&[leak, "--by", "category", "-v"]));
+}
+
+#[test]
+fn a_part_of_the_history_has_its_own_peaks() {
+    let whole = json(&[MOE]);
+    let part = json(&[MOE, "--from", "1000", "--to", "9_000"]);
+    let peak = |json: &serde_json::Value, key: &str| {
+        let peak = &json["devices"][0]["peaks"]["allocated"];
+        peak[key].as_u64().unwrap()
+    };
+    assert!(peak(&part, "bytes") < peak(&whole, "bytes"));
+    assert!((1000..=9000).contains(&peak(&part, "event")));
+    assert_eq!(
+        inspect(&[MOE, "--from", "9", "--to", "8"]).output().unwrap().status.code(),
+        Some(2)
+    );
+    assert_eq!(inspect(&[MOE, "--to", "999999999"]).output().unwrap().status.code(), Some(2));
+}
+
+#[test]
+fn rules_of_the_user_are_read_from_a_file() {
+    let room = Room::new("inspect-rules");
+    let rules = "[[rule]]\ncategory = \"held\"\nframe = \"train.py:203\"\nmin_size = \"1GiB\"\n";
+    let path = room.write("rules.toml", rules);
+    let json = json(&[OOM, "--rules", path.to_str().unwrap()]);
+    let categories = json["devices"][0]["memory"]["categories"].as_array().unwrap().clone();
+    let held = categories.iter().find(|c| c["category"] == "held").unwrap();
+    assert_eq!(held["blocks"], 3);
+    let wrong = room.write("wrong.toml", "[[rule]]\ncategory = 3\n");
+    let refused = inspect(&[OOM, "--rules", wrong.to_str().unwrap()]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+}

@@ -11,6 +11,7 @@ mod explain;
 mod files;
 mod help;
 mod inspect;
+mod leaks;
 mod rehearse;
 mod replay;
 mod room;

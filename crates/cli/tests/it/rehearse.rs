@@ -10,6 +10,7 @@ use insta_cmd::assert_cmd_snapshot;
 use serde_json::Value;
 
 use crate::room::{Room, repository, vramwise};
+use crate::schema::held_against;
 
 const MIB: u64 = 1 << 20;
 
@@ -92,6 +93,7 @@ fn a_program_that_fits_is_measured_and_standard_output_is_one_report() {
     assert!(kept.is_file());
     let saved: Value = serde_json::from_slice(&room.read("kept/report.json")).unwrap();
     assert_eq!(saved, report);
+    assert_eq!(held_against("rehearse", &report), Ok(()));
     assert!(!kept.with_file_name("lib").exists(), "the scaffold is gone");
 }
 
@@ -116,6 +118,7 @@ fn a_program_that_runs_out_of_memory_does_not_fit() {
     assert_eq!((&report["fits"], &report["exit_status"]), (&false.into(), &1.into()));
     assert_eq!(report["oom"]["tried_bytes"], 550 * MIB);
     assert_eq!(report["oom"]["allocated_bytes"], 550 * MIB);
+    assert_eq!(held_against("rehearse", &report), Ok(()));
 }
 
 #[test]
@@ -277,6 +280,22 @@ fn what_cannot_be_rehearsed_is_refused_with_advice() {
 }
 
 #[test]
+fn a_comparison_has_a_report_of_each_run() {
+    let room = stage("rehearse-compare", SCRIPT);
+    let options = ["--json", "--values", "off", "--compare", "expandable"];
+    let output = rehearse(&room, &options, &["train.py", "100"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let report = json(&output);
+    assert_eq!(held_against("rehearse-compare", &report), Ok(()));
+    let runs = report["runs"].as_array().unwrap();
+    assert_eq!(
+        runs.iter().map(|r| r["strategy"].as_str()).collect::<Vec<_>>(),
+        [None, Some("expandable")]
+    );
+    assert_eq!(runs[1]["allocated_change_bytes"], 0);
+}
+
+#[test]
 fn the_largest_number_that_fits_is_found_and_both_sides_were_tried() {
     let room = stage("fit-largest", SCRIPT);
     let mut args = vec!["fit", "--emulate-anyway", "--json", "--values", "off", "--memory", "1GiB"];
@@ -285,6 +304,7 @@ fn the_largest_number_that_fits_is_found_and_both_sides_were_tried() {
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let report = json(&output);
     let result = &report["results"][0];
+    assert_eq!(held_against("fit", &report), Ok(()));
     // 1 MiB of the GiB is the context.
     assert_eq!(result["largest"], 1023);
     assert_eq!(result["smallest_that_does_not_fit"], 1024);

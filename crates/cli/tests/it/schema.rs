@@ -60,7 +60,9 @@ impl Checker<'_> {
                     true
                 }
                 "prefixItems" => {
-                    for (i, part) in wanted.as_array().unwrap().iter().enumerate() {
+                    let parts = wanted.as_array().unwrap().iter().enumerate();
+                    // Of anything that is no list, it says nothing.
+                    for (i, part) in parts.filter(|_| value.is_array()) {
                         self.check(part, &value[i], &format!("{path}[{i}]"))?;
                     }
                     true
@@ -129,6 +131,12 @@ fn schema(name: &str) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
+/// Holds a report against the schema of this name.
+pub(crate) fn held_against(name: &str, report: &Value) -> Result<(), String> {
+    let schema = schema(name);
+    Checker { root: &schema }.check(&schema, report, "$")
+}
+
 #[test]
 fn what_the_commands_print_is_what_their_schemas_say() {
     let room = Room::new("schema");
@@ -139,6 +147,7 @@ fn what_the_commands_print_is_what_their_schemas_say() {
     let (stacks, lstm) =
         (recording("oom_fragmented__default__stacks"), recording("lstm_varlen__default"));
     let (midrun, odd) = (recording("late_train__large12"), recording("public/synthetic-mosaic"));
+    let leak = recording("leak__default__stacks");
     let pools = recording("graphs_shared__default");
     let log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity \
                of 23.69 GiB of which 1.20 GiB is free. Process 7 has 22.40 GiB memory in use. Of the allocated \
@@ -155,10 +164,15 @@ fn what_the_commands_print_is_what_their_schemas_say() {
         ("tune-refused", vec!["tune", &odd]),
         ("inspect", vec!["inspect", &stacks]),
         ("inspect", vec!["inspect", &midrun, "--by", "size"]),
+        ("inspect", vec!["inspect", &lstm, "--by", "category", "-v"]),
         ("inspect", vec!["inspect", &pools, "--by", "pool", "--at", "end"]),
         ("explain", vec!["explain", "train.log"]),
         ("explain", vec!["explain", "fine.log"]),
+        ("explain", vec!["explain", &stacks, &lstm]),
+        ("leaks", vec!["leaks", &leak, &odd]),
+        ("devices", vec!["devices"]),
         ("diff", vec!["diff", &lstm, &stacks]),
+        ("diff", vec!["diff", &lstm, &stacks, "--by", "category"]),
         (
             "check",
             vec![
@@ -172,6 +186,7 @@ fn what_the_commands_print_is_what_their_schemas_say() {
             ],
         ),
         ("check", vec!["check", &lstm, "--baseline", &stacks]),
+        ("check", vec!["check", &leak, "--max-growth-per-step", "0"]),
         ("ranks", vec!["ranks", &stacks, &lstm, &lstm, &lstm]),
         ("redact", vec!["redact", &stacks, "-o", "redacted"]),
         ("slice", vec!["slice", &stacks, "--to", "100", "-o", "sliced"]),
@@ -184,9 +199,7 @@ fn what_the_commands_print_is_what_their_schemas_say() {
         let report: Value = serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|error| panic!("{args:?}: {error}: {told}"));
         assert_eq!(report["schema"], 1, "{args:?}");
-        let schema = schema(name);
-        let checked = Checker { root: &schema }.check(&schema, &report, "$");
-        assert_eq!(checked, Ok(()), "{args:?}");
+        assert_eq!(held_against(name, &report), Ok(()), "{args:?}");
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn map_devices() -> Result<(), String> {
     Err(format!(
         "{} TiB of address space at {BASE:#x} cannot be mapped ({}); strict overcommit \
          (vm.overcommit_memory=2) or a limit on address space (ulimit -v) forbids it",
-        MAX_DEVICES as u64 * SLICE >> 40,
+        (MAX_DEVICES as u64 * SLICE) >> 40,
         std::io::Error::last_os_error()
     ))
 }

@@ -71,7 +71,6 @@ impl Streams {
     /// Whoever took part in a capture does so no longer.
     pub(crate) fn end_capture(&mut self, id: CaptureId) {
         // Order does not matter: each is changed by itself.
-        #[expect(clippy::iter_over_hash_type, reason = "each value is changed by itself")]
         for stream in self.made.values_mut().chain(self.default.values_mut()) {
             stream.capture = stream.capture.filter(|c| *c != id);
         }

@@ -82,7 +82,7 @@ impl Values {
                         match parsed {
                             Ok(line) => values.answers.push_back(line),
                             Err(e) => {
-                                notes.push(format!("{}, line {}: {e}", path.display(), i + 1))
+                                notes.push(format!("{}, line {}: {e}", path.display(), i + 1));
                             }
                         }
                     }
@@ -111,11 +111,11 @@ impl Values {
                 self.answered += 1;
                 bytes
             }
-            Mode::Answer => self.from_log(found),
+            Mode::Answer => self.as_logged(found),
         }
     }
 
-    fn from_log(&mut self, found: Vec<u8>) -> Vec<u8> {
+    fn as_logged(&mut self, found: Vec<u8>) -> Vec<u8> {
         let fits = |line: &Line| line.bytes == found.len();
         let at = self.answers.iter().take(WINDOW).position(fits);
         if at != Some(0) {

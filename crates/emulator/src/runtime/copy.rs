@@ -40,7 +40,7 @@ pub(crate) fn transfer(to: *mut c_void, from: *const c_void, bytes: usize) {
     match direction {
         Direction::OnHost => abi::copy(to, from, bytes),
         Direction::ToDevice | Direction::OnDevice if bytes <= SMALL_COPY => {
-            abi::copy(to, from, bytes)
+            abi::copy(to, from, bytes);
         }
         // What was there is not there any more.
         Direction::ToDevice | Direction::OnDevice => machine::forget(to as u64, bytes as u64),

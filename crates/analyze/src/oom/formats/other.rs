@@ -267,5 +267,10 @@ fn cupy(text: &[u8]) -> Reading<Option<Numbers>> {
         store(&mut n.tried, &mut n.impossible, "tried", v.first());
         store(&mut n.allocated, &mut n.impossible, "allocated", v.get(1));
     });
-    if whole.value.is_some() { whole } else { one_size("outofmemoryallocating{s}", text) }
+    if whole.value.is_some() {
+        return whole;
+    }
+    // What is allocated may stand on the next line.
+    let one = one_size("outofmemoryallocating{s}", text);
+    if whole.open { Reading { open: true, reach: text.len(), ..one } } else { one }
 }

@@ -195,6 +195,13 @@ pub(in crate::oom) const PHRASES: &[Phrase] = &[
         Form::LevelZero,
         "ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY",
     ),
+    // The whole before its parts, which would be found a second time in it.
+    phrase(
+        "nativeapireturns:39(ur_result_error_out_of_device_memory",
+        Kind::Xpu,
+        Form::LevelZero,
+        "Native API returns: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)",
+    ),
     phrase(
         "ur_result_error_out_of_device_memory",
         Kind::Xpu,

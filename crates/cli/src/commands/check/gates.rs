@@ -3,11 +3,12 @@
 use std::str::FromStr;
 
 use vramwise_analyze::figures::Figures;
+use vramwise_analyze::leaks::{DeviceLeaks, StepSource};
 use vramwise_analyze::peak::Peak;
 use vramwise_types::Human;
 
 use crate::figures::{Bytes, FragmentationReport, percent_signed};
-use crate::text::grouped;
+use crate::text::{counted, grouped};
 
 /// A percentage that is not negative.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,6 +32,8 @@ pub(super) struct Limits {
     pub(super) peak_reserved: Option<u64>,
     pub(super) peak_allocated: Option<u64>,
     pub(super) fragmentation: Option<Percent>,
+    /// Bytes a step.
+    pub(super) growth: Option<u64>,
     pub(super) regression: Option<Percent>,
 }
 
@@ -39,8 +42,17 @@ impl Limits {
         self.peak_reserved.is_none()
             && self.peak_allocated.is_none()
             && self.fragmentation.is_none()
+            && self.growth.is_none()
             && self.regression.is_none()
     }
+}
+
+/// One device as it was found.
+#[derive(Clone, Debug)]
+pub(super) struct Measured {
+    pub(super) figures: Figures,
+    /// What grows; `None` where there is no history, or nobody asked.
+    pub(super) growth: Option<DeviceLeaks>,
 }
 
 /// One check and how it ended.
@@ -48,14 +60,14 @@ impl Limits {
 pub(super) struct Verdict {
     pub(super) file: String,
     pub(super) device: u32,
-    /// `peak-reserved`, `peak-allocated`, `fragmentation`, `regression-reserved` or
-    /// `regression-allocated`.
+    /// `peak-reserved`, `peak-allocated`, `fragmentation`, `growth-per-step`, `regression-reserved`
+    /// or `regression-allocated`.
     pub(super) check: &'static str,
     /// For people.
     pub(super) value: String,
     /// For people.
     pub(super) limit: String,
-    /// Bytes, or percent of fragmentation; `None` where it is not known.
+    /// Bytes (a step, of growth), or percent of fragmentation; `None` where it is not known.
     pub(super) measured: Option<f64>,
     /// In the same unit.
     pub(super) allowed: f64,
@@ -67,8 +79,14 @@ pub(super) struct Verdict {
 }
 
 /// All checks of one device; `old` are the baseline's devices.
-pub(super) fn check(file: &str, now: &Figures, old: &[Figures], limits: &Limits) -> Vec<Verdict> {
+pub(super) fn check(
+    file: &str,
+    measured: &Measured,
+    old: &[Measured],
+    limits: &Limits,
+) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
+    let now = &measured.figures;
     let maker = Maker { file, device: now.device };
     let peaks = now.peaks.as_ref();
     let reserved = peaks.map(|p| &p.reserved);
@@ -82,8 +100,12 @@ pub(super) fn check(file: &str, now: &Figures, old: &[Figures], limits: &Limits)
     if let Some(limit) = limits.fragmentation {
         verdicts.push(maker.fragmentation(now, limit));
     }
+    if let Some(limit) = limits.growth {
+        verdicts.push(maker.growth(measured.growth.as_ref(), limit));
+    }
     if let Some(limit) = limits.regression {
-        let old = old.iter().find(|d| d.device == now.device).and_then(|d| d.peaks.as_ref());
+        let old = old.iter().map(|m| &m.figures).find(|d| d.device == now.device);
+        let old = old.and_then(|d| d.peaks.as_ref());
         let pairs = [
             ("regression-reserved", "reserved", reserved, old.map(|p| &p.reserved)),
             ("regression-allocated", "allocated", allocated, old.map(|p| &p.allocated)),
@@ -164,6 +186,44 @@ impl Maker<'_> {
         }
     }
 
+    fn growth(&self, growth: Option<&DeviceLeaks>, limit: u64) -> Verdict {
+        let verdict =
+            self.verdict("growth-per-step", format!("{} a step", Human(limit)), limit as f64);
+        let Some(growth) = growth else {
+            let reason = "the file has no history, so that growth is not known".to_owned();
+            return Verdict { reason: Some(reason), ..verdict };
+        };
+        let steps = growth.steps.ends.len();
+        if growth.steps.too_few() {
+            let reason = format!(
+                "{} found: too few to tell growth from a beginning (--marker NAME says what ends one)",
+                counted(steps as u64, "step")
+            );
+            return Verdict { reason: Some(reason), ..verdict };
+        }
+        let bytes = growth.leaks.iter().fold(0u64, |sum, l| sum.saturating_add(l.bytes_per_step));
+        let passed = bytes <= limit;
+        let guessed = matches!(growth.steps.source, StepSource::Period(_));
+        let reason = match growth.leaks.first() {
+            Some(most) if !passed => Some(format!(
+                "memory grows by {} bytes a step over {steps} steps at {}; most at {}",
+                grouped(bytes),
+                counted(growth.leaks.len() as u64, "place"),
+                most.place
+            )),
+            _ => guessed
+                .then(|| "no annotation marks steps: they were told by repetition".to_owned()),
+        };
+        Verdict {
+            value: format!("{} a step", Human(bytes)),
+            measured: Some(bytes as f64),
+            exact: !guessed,
+            passed,
+            reason,
+            ..verdict
+        }
+    }
+
     fn regression(
         &self,
         check: &'static str,
@@ -237,6 +297,41 @@ mod tests {
         assert!(!maker.bytes("peak-reserved", "reserved", None, 100).passed);
         let bound = maker.bytes("peak-reserved", "reserved", Some(&peak(100, false)), 100);
         assert!(bound.passed && bound.reason.is_some());
+    }
+
+    #[test]
+    fn growth_is_the_sum_of_all_leaks_and_needs_steps() {
+        let leak = |bytes_per_step| vramwise_analyze::leaks::Leak {
+            place: "train.py:7 step".to_owned(),
+            frames: Vec::new(),
+            bytes_per_step,
+            blocks_per_step: 1.0,
+            steps: 8,
+            grew: 8,
+            bytes: bytes_per_step * 8,
+            confidence: 1.0,
+            series: Vec::new(),
+        };
+        let found = |source, steps: usize, leaks| DeviceLeaks {
+            device: 0,
+            events: 100,
+            steps: vramwise_analyze::leaks::Steps { source, ends: (1..=steps).collect() },
+            leaks,
+            filled: Vec::new(),
+        };
+        let annotated = || StepSource::Annotation("step".to_owned());
+        let maker = Maker { file: "a", device: 0 };
+        let leaking = found(annotated(), 10, vec![leak(60), leak(40)]);
+        let at = |limit| maker.growth(Some(&leaking), limit);
+        assert!(at(100).passed && at(100).exact && at(100).measured == Some(100.0));
+        assert!(!at(99).passed && at(99).reason.is_some_and(|why| why.contains("train.py:7 step")));
+        let clean = found(StepSource::Period("1 MiB".to_owned()), 10, Vec::new());
+        let verdict = maker.growth(Some(&clean), 0);
+        assert!(verdict.passed && !verdict.exact && verdict.reason.is_some());
+        for blind in [None, Some(found(annotated(), 3, Vec::new()))] {
+            let verdict = maker.growth(blind.as_ref(), u64::MAX);
+            assert!(!verdict.passed && verdict.measured.is_none() && verdict.reason.is_some());
+        }
     }
 
     #[test]

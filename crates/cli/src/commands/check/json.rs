@@ -18,14 +18,15 @@ pub(super) struct Report<'a> {
 struct CheckReport<'a> {
     file: &'a str,
     device: u32,
-    /// `peak-reserved`, `peak-allocated`, `fragmentation`, `regression-reserved` or
-    /// `regression-allocated`.
+    /// `peak-reserved`, `peak-allocated`, `fragmentation`, `growth-per-step`, `regression-reserved`
+    /// or `regression-allocated`.
     check: &'static str,
     passed: bool,
-    /// Bytes, or percent of fragmentation; `null` where it is not known.
+    /// Bytes (a step, of growth), or percent of fragmentation; `null` where it is not known.
     measured: Option<f64>,
     /// In the same unit.
     allowed: f64,
+    /// Whether the figure is no bound, and (of growth) the steps are no guess.
     exact: bool,
     /// Why it did not pass, or what to know although it did.
     reason: Option<&'a str>,

@@ -2,10 +2,13 @@
 //! scripts that expect one.
 
 use serde::Serialize;
+use vramwise_analyze::failure::Failure;
 use vramwise_analyze::oom::{self, Amount};
 use vramwise_model::settings::Lint;
 
-use super::Explained;
+use super::proof_json::{Failed, TrialReport, Verified};
+use super::ranks::Ranks;
+use super::{Explained, Found};
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -16,6 +19,10 @@ pub(super) struct Report {
     events: Vec<Event>,
     settings: Vec<Settings>,
     torch_version: Option<String>,
+    /// The devices of the snapshots among the files.
+    snapshots: Vec<Verified>,
+    /// Index into `events` of the one that was first in time, where that can be told.
+    first_in_time: Option<usize>,
 }
 
 /// One out-of-memory text.
@@ -37,6 +44,10 @@ struct Event {
     why: Vec<String>,
     advice: Vec<Advice>,
     facts: Vec<Fact>,
+    /// When it happened: microseconds since 1970 (of local time, where a log names no zone).
+    time_us: Option<i64>,
+    /// What the replay of a snapshot shows; null for a text.
+    replay: Option<Failed>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -70,6 +81,9 @@ struct Process {
 struct Advice {
     action: String,
     evidence: String,
+    /// Whether a replay proves it.
+    proved: bool,
+    trial: Option<TrialReport>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -100,21 +114,50 @@ struct Remark {
 }
 
 impl Report {
-    pub(super) fn new(explained: &[Explained]) -> Self {
-        let events = explained
-            .iter()
-            .flat_map(|e| e.report.explanations.iter().map(|x| Event::new(&e.file, x)))
-            .collect();
-        let first = explained
-            .iter()
-            .find_map(|e| e.report.primary().map(|x| Event::new(&e.file, x)))
-            .unwrap_or_else(Event::none);
-        let settings = explained
-            .iter()
-            .flat_map(|e| e.report.settings.iter().map(|s| Settings::new(&e.file, s)))
-            .collect();
-        let version = explained.iter().find_map(|e| e.report.torch_version);
-        Self { schema: 1, first, events, settings, torch_version: version.map(|v| v.to_string()) }
+    pub(super) fn new(explained: &[Explained], ranks: &Ranks, top: usize) -> Self {
+        let mut events: Vec<Event> = Vec::new();
+        let mut first = None;
+        let mut snapshots = Vec::new();
+        for one in explained {
+            match &one.found {
+                Found::Log(report) => {
+                    let of = |x| Event::new(&one.file, x);
+                    events.extend(report.explanations.iter().map(of));
+                    first = first.or_else(|| report.primary().map(of));
+                }
+                Found::Snapshot(devices) => {
+                    for device in devices {
+                        snapshots.push(Verified::new(&one.file, device));
+                        if let Some(failure) = &device.failure {
+                            let event = Event::proved(&one.file, device.device, failure, top);
+                            first.get_or_insert_with(|| event.clone());
+                            events.push(event);
+                        }
+                    }
+                }
+            }
+        }
+        for (event, ran_out) in events.iter_mut().zip(&ranks.errors) {
+            event.rank = ran_out.rank;
+            event.time_us = ran_out.time.filter(|t| t.has_year).map(|t| t.time_us);
+        }
+        let logs = || {
+            explained.iter().filter_map(|e| match &e.found {
+                Found::Log(report) => Some((&e.file, report)),
+                Found::Snapshot(_) => None,
+            })
+        };
+        let settings = logs().flat_map(|(f, r)| r.settings.iter().map(|s| Settings::new(f, s)));
+        let version = logs().find_map(|(_, r)| r.torch_version);
+        Self {
+            schema: 1,
+            first: first.unwrap_or_else(|| Event::none(snapshots.is_empty())),
+            events,
+            settings: settings.collect(),
+            torch_version: version.map(|v| v.to_string()),
+            snapshots,
+            first_in_time: ranks.first,
+        }
     }
 }
 
@@ -137,22 +180,72 @@ impl Event {
             advice: explanation
                 .advice
                 .iter()
-                .map(|a| Advice { action: a.action.clone(), evidence: a.evidence.clone() })
+                .map(|a| Advice {
+                    action: a.action.clone(),
+                    evidence: a.evidence.clone(),
+                    proved: false,
+                    trial: None,
+                })
                 .collect(),
             facts: explanation
                 .facts
                 .iter()
                 .map(|f| Fact { name: f.name, text: f.says, source: f.source })
                 .collect(),
+            time_us: None,
+            replay: None,
         }
     }
 
-    fn none() -> Self {
+    /// A request of a snapshot that fails.
+    fn proved(file: &str, device: u32, failure: &Failure, top: usize) -> Self {
+        let a = &failure.account;
+        let advice = failure.advice.iter().map(|a| Advice {
+            action: a.action.clone(),
+            evidence: a.evidence.clone(),
+            proved: a.trial.as_ref().is_some_and(|t| t.passes),
+            trial: a.trial.as_ref().map(TrialReport::from),
+        });
+        Self {
+            // Snapshots do not say whose card it was; the caching allocator is the same on all.
+            kind: "cuda",
+            file: Some(file.to_owned()),
+            times: 1,
+            numbers: Numbers {
+                tried_bytes: Some(a.segment),
+                free_bytes: a.device_free,
+                allocated_bytes: Some(a.allocated),
+                reserved_bytes: Some(a.reserved),
+                reserved_unallocated_bytes: Some(a.reserved.saturating_sub(a.allocated)),
+                private_pool_bytes: Some(a.free_private),
+                allowed_bytes: failure.limit.given.then_some(failure.limit.low),
+                gpu: Some(device),
+                ..Numbers::default()
+            },
+            cause: failure.cause.name(),
+            cause_text: failure.cause.sentence(),
+            confidence: failure.confidence,
+            why: failure.why.clone(),
+            advice: advice.collect(),
+            replay: Some(Failed::new(failure, top)),
+            ..Self::default()
+        }
+    }
+
+    fn none(is_text: bool) -> Self {
+        let (text, why) = if is_text {
+            (
+                "no out-of-memory error was found in the text",
+                "no known out-of-memory text occurs in it",
+            )
+        } else {
+            ("no request runs out of memory", "every request of the recording finds memory")
+        };
         Self {
             kind: "none",
             cause: "none_found",
-            cause_text: "no out-of-memory error was found in the text",
-            why: vec!["no known out-of-memory text occurs in it".to_owned()],
+            cause_text: text,
+            why: vec![why.to_owned()],
             ..Self::default()
         }
     }

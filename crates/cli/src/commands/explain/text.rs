@@ -6,7 +6,8 @@ use unicode_width::UnicodeWidthStr as _;
 use vramwise_analyze::oom::{self, Amount};
 use vramwise_types::Human;
 
-use super::Explained;
+use super::ranks::{self, Ranks};
+use super::{Explained, Found};
 use crate::context::Context;
 use crate::style::Style;
 use crate::table::{Column, Table};
@@ -17,24 +18,67 @@ const IN_FULL: usize = 3;
 /// Columns of text where no terminal says otherwise.
 const COLUMNS: usize = 100;
 
-pub(super) fn render(explained: &[Explained], context: &Context) -> String {
+pub(super) fn render(explained: &[Explained], ranks: &Ranks, context: &Context) -> String {
     let page = Page { style: context.style(), columns: context.width().unwrap_or(COLUMNS).max(40) };
     let mut text = String::new();
+    if explained.len() > 1 && ranks.several() {
+        page.ranks(&mut text, ranks);
+    }
     for one in explained {
-        page.file(&mut text, one, explained.len() > 1);
+        match &one.found {
+            Found::Log(report) => page.file(&mut text, &one.file, report, explained.len() > 1),
+            Found::Snapshot(devices) => {
+                for device in devices {
+                    page.device(&mut text, &one.file, device, context.global.top);
+                }
+            }
+        }
     }
     text
 }
 
-struct Page {
-    style: Style,
-    columns: usize,
+pub(super) struct Page {
+    pub(super) style: Style,
+    pub(super) columns: usize,
 }
 
 impl Page {
-    fn file(&self, text: &mut String, one: &Explained, several: bool) {
-        let found = &one.report.explanations;
-        let version = match one.report.torch_version {
+    /// One row an error over all files, and which was the first.
+    fn ranks(&self, text: &mut String, ranks: &Ranks) {
+        let mut table = Table::new([
+            Column::right("rank"),
+            Column::left("file"),
+            Column::right("at"),
+            Column::left("time"),
+            Column::right("asked for"),
+            Column::left("cause"),
+        ]);
+        for (i, e) in ranks.errors.iter().enumerate() {
+            let time = e.time.as_ref().map_or(String::new(), ranks::shown);
+            let first = if ranks.first == Some(i) { " (first)" } else { "" };
+            table.row([
+                e.rank.map_or(String::new(), |r| r.to_string()).into(),
+                e.file.as_str().into(),
+                format!("{} {}", if e.in_log { "line" } else { "event" }, e.place).into(),
+                format!("{time}{first}").into(),
+                e.asked.map_or(String::new(), |b| Human(b).to_string()).into(),
+                e.cause.into(),
+            ]);
+        }
+        text.push_str(&table.render(self.style, Some(self.columns)));
+        let words = match ranks.first.map(|i| &ranks.errors[i]) {
+            Some(e) => match e.rank {
+                Some(rank) => format!("rank {rank} ran out of memory first"),
+                None => format!("{} ran out of memory first", printable(&e.file)),
+            },
+            None => "which was first cannot be told from times in the files".to_owned(),
+        };
+        let _ = writeln!(text, "{}\n", self.style.bold(&words));
+    }
+
+    fn file(&self, text: &mut String, file: &str, report: &oom::LogReport, several: bool) {
+        let found = &report.explanations;
+        let version = match report.torch_version {
             Some(version) => format!(", PyTorch {version}"),
             None => String::new(),
         };
@@ -42,20 +86,20 @@ impl Page {
             let _ = writeln!(
                 text,
                 "{}: no out-of-memory error was found{version}",
-                self.style.bold(&printable(&one.file))
+                self.style.bold(&printable(file))
             );
         } else if several || found.len() > 1 {
             let errors = counted(found.len() as u64, "different out-of-memory error");
-            let file = self.style.bold(&printable(&one.file));
+            let file = self.style.bold(&printable(file));
             let _ = writeln!(text, "{file}: {errors}{version}\n");
         }
         if found.len() > IN_FULL {
             text.push_str(&self.table(found));
         }
-        for explanation in in_full(&one.report) {
+        for explanation in in_full(report) {
             self.explanation(text, explanation);
         }
-        self.settings(text, &one.report.settings);
+        self.settings(text, &report.settings);
     }
 
     /// One row an error.
@@ -170,14 +214,14 @@ impl Page {
     }
 
     /// A paragraph behind a mark, its further lines indented as far.
-    fn item(&self, text: &mut String, mark: &str, words: &str) {
+    pub(super) fn item(&self, text: &mut String, mark: &str, words: &str) {
         for (i, line) in wrapped(&printable(words), self.columns - mark.len()).iter().enumerate() {
             let lead = if i == 0 { mark.to_owned() } else { " ".repeat(mark.len()) };
             let _ = writeln!(text, "{lead}{line}");
         }
     }
 
-    fn dimmed(&self, text: &mut String, lead: &str, words: &str) {
+    pub(super) fn dimmed(&self, text: &mut String, lead: &str, words: &str) {
         for line in wrapped(&printable(words), self.columns - lead.len()) {
             let _ = writeln!(text, "{lead}{}", self.style.dim(&line));
         }
@@ -213,7 +257,7 @@ fn in_full(report: &oom::LogReport) -> Vec<&oom::Explanation> {
 }
 
 /// The words in lines of at most `columns`, longer words by themselves.
-fn wrapped(words: &str, columns: usize) -> Vec<String> {
+pub(super) fn wrapped(words: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in words.split_whitespace() {
         if let Some(line) = lines.last_mut()

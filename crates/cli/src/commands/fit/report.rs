@@ -10,6 +10,7 @@ use crate::table::{Cell, Column, Table};
 use crate::text::printable;
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Report {
     schema: u32,
     vary: String,
@@ -19,6 +20,7 @@ pub(super) struct Report {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct One {
     gpu: String,
     gpu_id: String,
@@ -37,6 +39,7 @@ struct One {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct TrialReport {
     value: u64,
     fits: bool,

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 use vramwise_analyze::peak::{
-    At, DeviceInspection, Evidence, FreeMemory, Inspection, Memory, Peak, PinnedAt, When,
+    Amount, At, CategoryShare, DeviceInspection, Evidence, FreeMemory, Inspection, Memory, Peak,
+    PinnedAt, When,
 };
 use vramwise_types::TorchVersion;
 
@@ -109,6 +110,8 @@ pub(super) struct MemoryReport {
     /// Groups there are; `groups` has the first `--top` of them.
     pub(super) groups_total: usize,
     pub(super) groups: Vec<GroupReport>,
+    /// What the allocated blocks are for, most bytes first; all of them.
+    pub(super) categories: Vec<CategoryReport>,
     pub(super) free: Option<FreeReport>,
 }
 
@@ -120,6 +123,25 @@ pub(super) struct GroupReport {
     pub(super) requested_bytes: u64,
     pub(super) blocks: u64,
     pub(super) percent: f64,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct CategoryReport {
+    pub(super) category: String,
+    pub(super) bytes: u64,
+    pub(super) blocks: u64,
+    pub(super) percent: f64,
+    /// By the rule that decided.
+    pub(super) rules: Vec<RuleReport>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct RuleReport {
+    pub(super) rule: String,
+    pub(super) bytes: u64,
+    pub(super) blocks: u64,
 }
 
 #[derive(Serialize)]
@@ -277,7 +299,23 @@ fn memory(memory: &Memory, by: &'static str, top: usize) -> MemoryReport {
         by,
         groups_total: memory.groups.len(),
         groups: groups.collect(),
+        categories: memory.categories.iter().map(|c| category(c, total)).collect(),
         free: memory.free.as_ref().map(free),
+    }
+}
+
+fn category(share: &CategoryShare, total: u64) -> CategoryReport {
+    let rule = |(rule, amount): &(String, Amount)| RuleReport {
+        rule: rule.clone(),
+        bytes: amount.bytes,
+        blocks: amount.blocks,
+    };
+    CategoryReport {
+        category: share.category.clone(),
+        bytes: share.total.bytes,
+        blocks: share.total.blocks,
+        percent: percent(share.total.bytes, total),
+        rules: share.rules.iter().map(rule).collect(),
     }
 }
 

@@ -29,6 +29,7 @@ pub(super) fn render(report: &Report, context: &Context) -> String {
         peaks(&mut text, device, context);
         timeline(&mut text, device, style);
         holders(&mut text, device, context);
+        categories(&mut text, &device.memory, context);
         if let Some(free) = &device.memory.free {
             pools(&mut text, free, context);
         }
@@ -230,6 +231,39 @@ fn holders(text: &mut String, device: &Device, context: &Context) {
         );
         let _ = writeln!(text, "{}", style.dim(&more));
     }
+}
+
+/// What the memory is for, where any of it could be inferred and no other table says it.
+fn categories(text: &mut String, memory: &MemoryReport, context: &Context) {
+    let known = memory.categories.iter().any(|c| c.category != "unknown");
+    if !known || memory.by == "category" {
+        return;
+    }
+    let (style, verbose) = (context.style(), context.global.verbose > 0);
+    text.push('\n');
+    let mut table = Table::new([
+        Column::right("allocated"),
+        Column::right("share"),
+        Column::right("blocks"),
+        Column::wrapped("inferred category"),
+    ]);
+    for share in &memory.categories {
+        table.row([
+            Human(share.bytes).to_string().into(),
+            format!("{:.1}%", share.percent).into(),
+            grouped(share.blocks).into(),
+            share.category.as_str().into(),
+        ]);
+        for rule in share.rules.iter().filter(|_| verbose) {
+            table.row([
+                Human(rule.bytes).to_string().into(),
+                "".into(),
+                grouped(rule.blocks).into(),
+                format!("  - {}", rule.rule).into(),
+            ]);
+        }
+    }
+    text.push_str(&table.render(style, context.width()));
 }
 
 /// Parts of the memory that need a word of their own.

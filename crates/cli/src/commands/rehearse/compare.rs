@@ -50,13 +50,15 @@ impl Strategy {
 }
 
 #[derive(Serialize)]
-struct Comparison {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Comparison {
     schema: u32,
     gpu: String,
     runs: Vec<One>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct One {
     /// Null for the program as it is.
     strategy: Option<&'static str>,

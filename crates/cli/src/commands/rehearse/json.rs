@@ -7,6 +7,7 @@ use vramwise_rehearse::{DeviceUse, Rehearsal, Verdict};
 use super::Run;
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Report {
     schema: u32,
     pub(super) gpu: String,
@@ -32,7 +33,7 @@ pub(super) struct Report {
     pub(super) headroom_bytes: u64,
     pub(super) per_device: Vec<Device>,
     pub(super) holders: Vec<HolderReport>,
-    pub(super) oom: Option<OutOfMemory>,
+    pub(super) oom: Option<OomReport>,
     pub(super) steps: Option<u64>,
     pub(super) processes: usize,
     /// Whether nothing is uncertain.
@@ -48,6 +49,7 @@ pub(super) struct Report {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Device {
     device: usize,
     total_bytes: u64,
@@ -60,22 +62,53 @@ pub(super) struct Device {
 
 /// A line of the program and what it held at the peak.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct HolderReport {
     pub(super) place: String,
     pub(super) bytes: u64,
     pub(super) blocks: u64,
 }
 
+/// The first request that found no memory.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct OomReport {
+    pub(super) device: u32,
+    /// Bytes asked of the device.
+    pub(super) tried_bytes: u64,
+    pub(super) total_bytes: u64,
+    pub(super) free_bytes: u64,
+    pub(super) allocated_bytes: u64,
+    pub(super) reserved_bytes: u64,
+    /// How many such requests there were.
+    pub(super) count: u64,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct ValuesReport {
     known: u64,
     assumed: u64,
     unknown: u64,
     unknown_floats: u64,
-    places: Vec<Place>,
+    places: Vec<PlaceReport>,
+}
+
+/// A line that reads numbers which are not sure.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct PlaceReport {
+    /// `assumed` or `unknown`.
+    how: String,
+    /// `integer` or `float`.
+    kind: String,
+    /// PyTorch's operation.
+    operation: String,
+    place: String,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct ConvolutionsReport {
     measured: u64,
     unmeasured: u64,
@@ -125,7 +158,7 @@ impl Report {
                     blocks: holder.blocks,
                 })
                 .collect(),
-            oom: outcome.oom,
+            oom: outcome.oom.map(OomReport::from),
             steps: main.and_then(|process| process.steps),
             processes: outcome.processes.len(),
             exact: run.uncertain.is_empty() && ended && !outcome.processes.is_empty(),
@@ -135,7 +168,7 @@ impl Report {
                 assumed: reads.assumed,
                 unknown: reads.unknown,
                 unknown_floats: reads.unknown_floats,
-                places: reads.places.clone(),
+                places: reads.places.iter().map(PlaceReport::from).collect(),
             }),
             convolutions: convolutions(run),
             notes: outcome.notes.clone(),
@@ -148,6 +181,31 @@ impl Report {
     /// The line that holds most at the peak.
     pub(super) fn holder(&self) -> Option<&HolderReport> {
         self.holders.first()
+    }
+}
+
+impl From<OutOfMemory> for OomReport {
+    fn from(oom: OutOfMemory) -> Self {
+        Self {
+            device: oom.device,
+            tried_bytes: oom.tried_bytes,
+            total_bytes: oom.total_bytes,
+            free_bytes: oom.free_bytes,
+            allocated_bytes: oom.allocated_bytes,
+            reserved_bytes: oom.reserved_bytes,
+            count: oom.count,
+        }
+    }
+}
+
+impl From<&Place> for PlaceReport {
+    fn from(place: &Place) -> Self {
+        Self {
+            how: place.how.clone(),
+            kind: place.kind.clone(),
+            operation: place.operation.clone(),
+            place: place.place.clone(),
+        }
     }
 }
 

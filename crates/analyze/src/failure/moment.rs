@@ -1,0 +1,51 @@
+//! The moment at which a request fails in a replay.
+
+use vramwise_model::device::Device;
+use vramwise_model::{Allocator, NoHistory, SegmentView};
+use vramwise_replay::{
+    Conditions, Observer, Op, OutOfMemory, Program, Recording, what_if_observed,
+};
+
+/// A failed request and the memory right after it.
+pub(super) struct Moment {
+    /// Operation of the program.
+    pub(super) op: usize,
+    /// The failure.
+    pub(super) failed: OutOfMemory,
+    /// The segments, after the cache was flushed in vain.
+    pub(super) views: Vec<SegmentView>,
+}
+
+/// The first request that fails under these conditions.
+pub(super) fn first(recording: &Recording, conditions: &Conditions) -> Option<Moment> {
+    let mut watch = UntilFailure::default();
+    let (program, calls) = (&recording.program, &recording.calls);
+    let outcome = what_if_observed(program, calls, conditions, &mut watch, &mut NoHistory);
+    let failed = outcome.ooms.first().copied()?;
+    let (op, views) = watch.at?;
+    Some(Moment { op, failed, views })
+}
+
+#[derive(Default)]
+struct UntilFailure {
+    at: Option<(usize, Vec<SegmentView>)>,
+}
+
+impl Observer for UntilFailure {
+    #[inline]
+    fn after<D: Device>(&mut self, op: usize, allocator: &Allocator<D>) -> bool {
+        if allocator.stats().num_ooms == 0 {
+            return true;
+        }
+        self.at = Some((op, allocator.segments()));
+        false
+    }
+}
+
+/// Stream and pool of the request that `op` makes.
+pub(super) fn route(program: &Program, op: usize) -> (u16, u16) {
+    match program.ops.get(op) {
+        Some(Op::Malloc { stream, pool, .. } | Op::Failed { stream, pool, .. }) => (*stream, *pool),
+        _ => (0, 0),
+    }
+}

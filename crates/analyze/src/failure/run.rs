@@ -1,0 +1,305 @@
+//! One explanation for each device of a snapshot.
+
+use vramwise_model::settings::{Config, variable_for};
+use vramwise_replay::{Conditions, Op, Recording, VerifyOptions, recorded_config};
+use vramwise_trace::{BlockState, DeviceTrace, Snapshot, StackId};
+use vramwise_types::{Action, Human};
+
+use super::advice::{Adviser, Held};
+use super::classify::Case;
+use super::moment::{self, Moment};
+use super::trial::Bench;
+use super::unproved;
+use super::{Account, Cause, Device, Failure, Limit, Options, Proof, change, pins};
+use crate::peak::holders::{By, Namer};
+use crate::peak::replayed::event_of;
+use crate::peak::state::{Held as Segment, State};
+
+/// Says why every device with a history ran out of memory, or would under the capacity.
+pub fn explain(snapshot: &Snapshot, options: &Options) -> Vec<Device> {
+    (0u32..)
+        .zip(&snapshot.devices)
+        .filter(|(n, d)| !d.events.is_empty() && options.device.is_none_or(|only| only == *n))
+        .map(|(number, device)| one(snapshot, number, device, options))
+        .collect()
+}
+
+fn one(snapshot: &Snapshot, number: u32, device: &DeviceTrace, options: &Options) -> Device {
+    let (config, mut assumptions) = recorded_config(snapshot.settings.as_ref(), options.version);
+    let (mut recording, is_question) = verified(device, &config, options);
+    assumptions.append(&mut recording.assumptions);
+    let recorded: Vec<usize> = failures(device).collect();
+    let mut answer = Device {
+        device: number,
+        events: device.events.len(),
+        proof: Proof::Exact(recording.entries),
+        conf: config.to_conf_string(options.version),
+        peak_reserved: None,
+        recorded_failures: recorded.len(),
+        failure: None,
+        assumptions,
+    };
+    if let Some(why) = not_exact(&recording) {
+        answer.proof = Proof::None(why);
+        answer.failure =
+            recorded.first().map(|event| unproved::failure(snapshot, device, *event, options));
+        return answer;
+    }
+    let stats = &recording.stats;
+    answer.peak_reserved =
+        u64::try_from(stats.all(vramwise_model::stats::Family::ReservedBytes).peak).ok();
+    let capacity = options.capacity.filter(|_| is_question || recorded.is_empty());
+    let found = match capacity {
+        Some(bytes) => {
+            let limit = Limit { low: bytes, high: bytes, given: true };
+            under(&recording, &config, options, bytes).map(|moment| (moment, limit))
+        }
+        None => recorded_failure(&recording, &config, options, recorded.first().copied()).map(
+            |(moment, low)| {
+                let limit = limit(low, options, device, &moment);
+                (moment, limit)
+            },
+        ),
+    };
+    answer.failure = match found {
+        Some((moment, limit)) => {
+            let asked = Asked { snapshot, device, recording: &recording, config: &config, options };
+            Some(asked.failure(&moment, limit, &recorded))
+        }
+        None if capacity.is_none() && !recorded.is_empty() => {
+            Some(unproved::failure(snapshot, device, recorded[0], options))
+        }
+        None => None,
+    };
+    answer
+}
+
+fn failures(device: &DeviceTrace) -> impl Iterator<Item = usize> + '_ {
+    (0..device.events.len()).filter(|i| device.events.action[*i] == Action::Oom)
+}
+
+/// Verifies the recording; a capacity may be the limit that it was made under, or a question.
+fn verified(device: &DeviceTrace, config: &Config, options: &Options) -> (Recording, bool) {
+    let mut verify = VerifyOptions::new(config.clone(), options.version);
+    verify.total = options.total;
+    let plain = Recording::verify(device, &verify);
+    let Some(limit) = options.capacity else { return (plain, false) };
+    if plain.ooms.is_empty() && plain.is_exact() {
+        return (plain, true);
+    }
+    let within = Recording::verify(device, &VerifyOptions { limit: Some(limit), ..verify });
+    if within.is_exact() { (within, false) } else { (plain, true) }
+}
+
+fn not_exact(recording: &Recording) -> Option<String> {
+    if let Some(why) = &recording.impossible {
+        return Some(format!("no run of PyTorch's allocator can have written it: {why}"));
+    }
+    if let Some(divergence) = &recording.first_divergence {
+        return Some(format!("the replay parts from the recording at event {}", divergence.event));
+    }
+    if !recording.agreement.all_exact() {
+        return Some("not every entry of the recording was reproduced".to_owned());
+    }
+    let difference = recording.final_difference.as_ref()?;
+    Some(format!("the replay ends in another state: {difference}"))
+}
+
+fn conditions(config: &Config, options: &Options, limit: Option<u64>) -> Conditions {
+    let total = options.total;
+    Conditions { limit, total, ..Conditions::new(config.clone(), options.version) }
+}
+
+fn under(recording: &Recording, config: &Config, options: &Options, bytes: u64) -> Option<Moment> {
+    moment::first(recording, &conditions(config, options, Some(bytes)))
+}
+
+/// The first recorded failure, reached by a replay under a limit that lets it fail there and not before.
+fn recorded_failure(
+    recording: &Recording,
+    config: &Config,
+    options: &Options,
+    event: Option<usize>,
+) -> Option<(Moment, u64)> {
+    let event = event?;
+    let held = recording.stats.all(vramwise_model::stats::Family::ReservedBytes).peak;
+    let strictest = u64::try_from(held).ok();
+    let at_event = |moment: &Moment| {
+        let op = moment.op;
+        matches!(recording.program.ops[op], Op::Failed { .. })
+            && recording.program.events[op] as usize <= event
+    };
+    // The strictest limit can refuse too early where the cache was flushed otherwise: larger ones follow,
+    // up to what would have let the request pass.
+    let asked = recording.ooms.first().map_or(0, |(_, size)| *size);
+    let larger = (1..=LIMITS).map(|i| strictest.map(|s| s.saturating_add(asked / LIMITS * i)));
+    [recording.limit, strictest].into_iter().chain(larger).flatten().find_map(|limit| {
+        let moment = under(recording, config, options, limit).filter(at_event)?;
+        Some((moment, limit))
+    })
+}
+
+/// Limits above the strictest that are tried.
+const LIMITS: u64 = 24;
+
+/// What the limit of a recorded failure can have been, of which `low` lets it fail in a replay.
+fn limit(low: u64, options: &Options, device: &DeviceTrace, moment: &Moment) -> Limit {
+    if let Some(given) = options.capacity {
+        return Limit { low: given, high: given, given: true };
+    }
+    let failed = &moment.failed;
+    let free = failures(device).next().map(|event| device.events.addr[event]);
+    let high = match free {
+        // The card was full: there was as much as was held and free.
+        Some(free) if free < failed.segment => failed.reserved.saturating_add(free),
+        _ => failed.reserved.saturating_add(failed.segment).saturating_sub(1),
+    };
+    Limit { low: low.min(high), high, given: false }
+}
+
+/// One failure to be explained.
+struct Asked<'a> {
+    snapshot: &'a Snapshot,
+    device: &'a DeviceTrace,
+    recording: &'a Recording,
+    config: &'a Config,
+    options: &'a Options,
+}
+
+impl Asked<'_> {
+    fn failure(&self, moment: &Moment, limit: Limit, recorded: &[usize]) -> Failure {
+        let (recording, options) = (self.recording, self.options);
+        let events = &self.device.events;
+        let event = event_of(recording, events, moment.op);
+        let is_recorded = recorded.contains(&event)
+            && matches!(recording.program.ops[moment.op], Op::Failed { .. });
+        let state = State::of_replay(&moment.views, recording, events, event);
+        let pinned = pins::pinned(self.snapshot, &state, options.frames);
+        let device_free = is_recorded.then(|| events.addr[event]);
+        let account = self.account(moment, &state, device_free);
+        let case = Case {
+            bench: Bench {
+                calls: &recording.calls,
+                version: options.version,
+                total: options.total,
+                event: moment.failed.event,
+            },
+            program: &recording.program,
+            config: self.config,
+            limit,
+            account,
+            recorded: is_recorded,
+            pinned: &pinned,
+        };
+        let verdict = case.verdict();
+        let held = self.held(moment.op);
+        let adviser = Adviser {
+            case: &case,
+            verdict: &verdict,
+            held: &held,
+            tuned: vramwise_tune::Case::new("recording", recording),
+            variable: variable_for(options.version),
+            out: Vec::new(),
+        };
+        let advice = adviser.run();
+        let mut why = verdict.why;
+        if is_recorded && verdict.cause != Cause::Unknown {
+            why.push(
+                "what the program would have done after the request, had it passed, is not known: the \
+                 rest of the history is what it did after it failed"
+                    .to_owned(),
+            );
+        }
+        let stack = events.stack.get(event).copied().unwrap_or(StackId::NONE);
+        Failure {
+            event,
+            time_us: events.time_us.get(event).copied().filter(|t| *t > 0),
+            recorded: is_recorded,
+            place: self.namer().stack(stack),
+            limit,
+            account,
+            cause: verdict.cause,
+            confidence: verdict.confidence,
+            contributing: verdict.contributing,
+            why,
+            advice,
+            holders: pins::holders(self.snapshot, &state, options.frames),
+            pinned,
+        }
+    }
+
+    fn namer(&self) -> Namer<'_> {
+        Namer::new(self.snapshot, By::Stack, self.options.frames)
+    }
+
+    fn account(&self, moment: &Moment, state: &State, device_free: Option<u64>) -> Account {
+        let program = &self.recording.program;
+        let (stream, pool) = moment::route(program, moment.op);
+        let stream = program.streams.get(stream as usize).copied().unwrap_or(0);
+        let pool = self.recording.pool_ids.get(pool as usize).copied().unwrap_or((0, 0));
+        let asked = vramwise_model::size::round_size(self.config, moment.failed.requested);
+        let small = vramwise_model::size::is_small(asked);
+        let mut account = Account {
+            asked,
+            segment: moment.failed.segment,
+            reserved: moment.failed.reserved,
+            device_free,
+            ..Account::default()
+        };
+        for piece in &state.blocks {
+            match piece.state {
+                BlockState::ActiveAllocated => {
+                    account.allocated += piece.size;
+                    account.requested += piece.requested;
+                }
+                BlockState::ActivePendingFree => account.pending += piece.size,
+                BlockState::Inactive => {}
+            }
+        }
+        let free = |s: &Segment| {
+            let blocks = state.blocks[s.blocks.clone()].iter();
+            let sizes = blocks.filter(|b| b.state == BlockState::Inactive).map(|b| b.size);
+            sizes.fold((0, 0), |(sum, most): (u64, u64), size| (sum + size, most.max(size)))
+        };
+        for segment in state.segments.iter().flatten() {
+            let (sum, largest) = free(segment);
+            if segment.pool != pool || segment.small != small {
+                account.free_pools += sum;
+                if segment.pool != (0, 0) && segment.pool != pool {
+                    account.free_private += sum;
+                }
+            } else if segment.stream != stream {
+                account.free_streams += sum;
+            } else {
+                account.free_own += sum;
+                account.largest_own = account.largest_own.max(largest);
+            }
+        }
+        account
+    }
+
+    /// The allocations held when the request came, with their places.
+    fn held(&self, op: usize) -> Vec<Held> {
+        let program = &self.recording.program;
+        let events = &self.device.events;
+        let mut namer = self.namer();
+        change::held(program, op)
+            .into_iter()
+            .map(|(slot, at)| {
+                let event = event_of(self.recording, events, at);
+                let stack = events.stack.get(event).copied().unwrap_or(StackId::NONE);
+                let stack = if at < program.preamble { StackId::NONE } else { stack };
+                let bytes = match program.ops[at] {
+                    Op::Malloc { size, .. } => size,
+                    _ => 0,
+                };
+                Held { slot, op: at, bytes, place: namer.stack(stack) }
+            })
+            .collect()
+    }
+}
+
+/// A size in words, for messages of this module.
+pub(super) fn human(bytes: u64) -> String {
+    Human(bytes).to_string()
+}

@@ -1,0 +1,191 @@
+//! Recordings that ran out of memory, and others under capacities that are too small for them.
+
+use std::path::Path;
+
+use vramwise_model::settings;
+use vramwise_replay::{
+    Conditions, Op, Program, Recording, VerifyOptions, recorded_config, what_if,
+};
+use vramwise_trace::{ReadOptions, Snapshot, read_path, read_slice};
+use vramwise_types::{GIB, MIB, TorchVersion};
+
+use super::change;
+use super::*;
+
+fn read(name: &str) -> Snapshot {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/snapshots");
+    let path = folder.join(format!("{name}.snapshot.pickle.gz"));
+    read_path(&path, &ReadOptions::default()).expect("a recording of ours")
+}
+
+fn version(snapshot: &Snapshot) -> TorchVersion {
+    snapshot.version_guess.unwrap_or(TorchVersion::REFERENCE)
+}
+
+fn explained(snapshot: &Snapshot, capacity: Option<u64>) -> Device {
+    let options = Options { capacity, ..Options::new(version(snapshot)) };
+    explain(snapshot, &options).swap_remove(0)
+}
+
+fn failure(name: &str, capacity: Option<u64>) -> Failure {
+    explained(&read(name), capacity).failure.expect("a request fails")
+}
+
+fn recording(snapshot: &Snapshot) -> Recording {
+    let (config, _) = recorded_config(snapshot.settings.as_ref(), version(snapshot));
+    Recording::verify(&snapshot.devices[0], &VerifyOptions::new(config, version(snapshot)))
+}
+
+#[test]
+fn a_limit_is_told_and_the_fragments_beside_it_are_put_down_to_their_line() {
+    let device = explained(&read("oom_fragmented__default__stacks"), None);
+    assert!(matches!(device.proof, Proof::Exact(489)));
+    let failure = device.failure.expect("it ran out of memory");
+    assert_eq!((failure.event, failure.recorded), (454, true));
+    assert_eq!(failure.cause, Cause::MemoryLimit);
+    assert!(failure.place.starts_with("train.py:203"), "{}", failure.place);
+    assert_eq!(failure.contributing, [(Cause::Fragmentation, 149 * MIB)]);
+    let fragments = failure.why.iter().find(|w| w.starts_with("fragmentation:"));
+    assert!(fragments.is_some_and(|w| w.contains("train.py:199")), "{:?}", failure.why);
+    assert!(failure.pinned[0].blocks[0].place.starts_with("train.py:199"));
+    let first = failure.advice[0].trial.as_ref().expect("a proof");
+    assert!(first.passes && first.all_fits());
+}
+
+#[test]
+fn no_setting_is_advised_where_live_bytes_and_request_exceed_the_limit() {
+    let failure = failure("oom_fragmented__default__stacks", Some(6 * GIB));
+    assert_eq!(failure.cause, Cause::MemoryLimit);
+    assert!(failure.limit.given && failure.account.needed() > failure.limit.high);
+    assert!(failure.why.iter().any(|w| w.starts_with("no allocator setting can help")));
+    for advice in &failure.advice {
+        let trial = advice.trial.as_ref();
+        let within = trial.is_some_and(|t| t.limit.is_some_and(|l| l <= 6 * GIB));
+        assert!(!within || trial.is_some_and(|t| t.conf.is_empty()), "{advice:?}");
+    }
+}
+
+#[test]
+fn a_growing_batch_is_no_matter_of_settings() {
+    let failure = failure("oom_growing_batch__default__stacks", Some(6 * GIB));
+    assert_eq!((failure.cause, failure.recorded), (Cause::MemoryLimit, true));
+    assert!(failure.why.iter().any(|w| w.starts_with("no allocator setting can help")));
+    let first = failure.advice[0].trial.as_ref().expect("a proof");
+    assert!(first.passes && first.limit.is_some_and(|l| l > 6 * GIB));
+}
+
+#[test]
+fn a_setting_that_is_advised_lets_the_request_pass_in_a_replay_of_its_own() {
+    let snapshot = read("fuzz00__default");
+    let failure = explained(&snapshot, Some(4 * GIB)).failure.expect("it ran out of memory");
+    assert_eq!((failure.cause, failure.recorded), (Cause::Fragmentation, true));
+    assert!(failure.account.needed() <= 4 * GIB);
+    let trial = failure.advice[0].trial.as_ref().expect("a proof");
+    assert!(failure.advice[0].action.contains("CONF="), "{:?}", failure.advice[0]);
+    let config = settings::parse(&trial.conf, version(&snapshot)).expect("a setting").config;
+    let recording = recording(&snapshot);
+    let conditions =
+        Conditions { limit: Some(4 * GIB), ..Conditions::new(config, version(&snapshot)) };
+    let outcome = what_if(&recording.program, &recording.calls, &conditions);
+    assert!(outcome.ooms.iter().all(|oom| oom.event > failure.event), "{:?}", outcome.ooms);
+}
+
+#[test]
+fn what_is_in_force_is_not_advised() {
+    for (name, capacity) in
+        [("late_train__large12", 300 * MIB), ("lstm_varlen__expandable", 200 * MIB)]
+    {
+        let snapshot = read(name);
+        let device = explained(&snapshot, Some(capacity));
+        let failure = device.failure.expect(name);
+        for advice in &failure.advice {
+            let sets = advice.action.starts_with("set ");
+            let same = advice.trial.as_ref().is_some_and(|t| t.conf == device.conf);
+            assert!(!(sets && same), "{name}: {advice:?}");
+            let expandable = advice.action.contains("expandable_segments:True");
+            assert!(!expandable || !device.conf.contains("expandable_segments:True"), "{advice:?}");
+        }
+    }
+}
+
+#[test]
+fn private_pools_are_the_cause_where_one_pool_for_all_would_do() {
+    let failure = failure("graphs_shared__default", Some(500 * MIB));
+    assert_eq!(failure.cause, Cause::PrivatePools);
+    assert!(failure.account.free_private > 0 && !failure.recorded);
+    let pools = failure.advice.iter().find(|a| a.action.contains("private pools"));
+    assert!(pools.is_some_and(|a| a.trial.as_ref().is_some_and(|t| t.passes)));
+}
+
+#[test]
+fn a_capacity_that_is_enough_has_no_failure() {
+    let device = explained(&read("moe__default"), Some(16 * GIB));
+    assert!(device.failure.is_none() && device.peak_reserved.is_some());
+}
+
+#[test]
+fn the_smallest_limit_that_is_told_is_one_that_suffices_and_less_does_not() {
+    let snapshot = read("fuzz00__default");
+    let failure = explained(&snapshot, Some(4 * GIB)).failure.expect("it ran out of memory");
+    let card = failure.advice.iter().find(|a| a.action.starts_with("use a card")).expect("advice");
+    let limit = card.trial.as_ref().and_then(|t| t.limit).expect("a limit");
+    let recording = recording(&snapshot);
+    let fails = |limit| {
+        let (config, _) = recorded_config(snapshot.settings.as_ref(), version(&snapshot));
+        let conditions =
+            Conditions { limit: Some(limit), ..Conditions::new(config, version(&snapshot)) };
+        let outcome = what_if(&recording.program, &recording.calls, &conditions);
+        outcome.ooms.iter().any(|oom| oom.event <= failure.event)
+    };
+    assert!(!fails(limit) && fails(4 * GIB));
+}
+
+#[test]
+fn a_history_that_no_replay_reproduces_proves_nothing() {
+    let text = r#"{"segments": [], "device_traces": [[
+        {"action": "segment_alloc", "addr": 4096, "size": 20971520, "stream": 0},
+        {"action": "alloc", "addr": 4096, "size": 3000000, "stream": 0},
+        {"action": "alloc", "addr": 8192, "size": 3000000, "stream": 0},
+        {"action": "oom", "device_free": 99999999999, "size": 5000000, "stream": 0}]]}"#;
+    let snapshot = read_slice(text.as_bytes(), &ReadOptions::default()).expect("a snapshot");
+    let device = explained(&snapshot, None);
+    assert!(matches!(device.proof, Proof::None(_)));
+    let failure = device.failure.expect("there is an oom entry");
+    assert!(failure.confidence <= 0.5 && failure.advice.iter().all(|a| a.trial.is_none()));
+}
+
+/// Each allocation is freed at most once, and only after it was made.
+fn is_sound(program: &Program) -> bool {
+    let mut live = vec![false; program.slots as usize];
+    program.ops.len() == program.events.len()
+        && program.ops.iter().all(|op| match *op {
+            Op::Malloc { slot, pool, .. } => {
+                pool < program.pools && !std::mem::replace(&mut live[slot as usize], true)
+            }
+            Op::Failed { pool, .. } => pool < program.pools,
+            Op::Free { slot } | Op::Complete { slot } => {
+                std::mem::replace(&mut live[slot as usize], false)
+            }
+            Op::FreePending { slot } => live[slot as usize],
+            Op::Release { .. } => true,
+        })
+}
+
+#[test]
+fn changed_programs_are_programs() {
+    for name in ["streams__default", "pools2__default", "fuzz00__default", "cudagraph__default"] {
+        let program = recording(&read(name)).program;
+        assert!(is_sound(&program), "{name}");
+        assert!(is_sound(&change::merged(&program)) && is_sound(&change::completed(&program)));
+        for part in [3, 2] {
+            let op = program.ops.len() / part;
+            let held = change::held(&program, op);
+            let slots = held.iter().map(|(slot, _)| *slot).collect();
+            let released = change::released(&program, &slots, op);
+            assert!(is_sound(&released), "{name}");
+            assert!(change::held(&released, op + slots.len()).is_empty(), "{name}");
+            let requests = held.iter().map(|(_, op)| *op).collect();
+            assert!(is_sound(&change::apart(&program, &requests)), "{name}");
+        }
+    }
+}

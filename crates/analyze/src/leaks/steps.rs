@@ -1,0 +1,125 @@
+//! Where the steps of a history end.
+
+use std::collections::BTreeMap;
+
+use vramwise_trace::{DeviceTrace, Snapshot};
+
+use super::growth::LEAST_ENDS;
+use super::{NoSuchMarker, period};
+
+/// The steps of a history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Steps {
+    /// How they were found.
+    pub source: StepSource,
+    /// For each step the number of events up to its end, ascending.
+    pub ends: Vec<usize>,
+}
+
+impl Steps {
+    /// Whether they are too few to tell growth from a beginning.
+    pub fn too_few(&self) -> bool {
+        self.ends.len() < LEAST_ENDS
+    }
+}
+
+/// How steps were found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StepSource {
+    /// The marker that the user named.
+    Marker(String),
+    /// An annotation that repeats.
+    Annotation(String),
+    /// The period of the history: the allocation that begins each step, in words.
+    Period(String),
+    /// There are none.
+    None,
+}
+
+/// Annotations that mark steps, the surest first, as parts of their lower-case names.
+const STEP_NAMES: [&str; 6] = ["profilerstep", "optimizer.step", "step", "iter", "batch", "epoch"];
+
+/// The first so many of them mark nothing else.
+const SURE: usize = 2;
+
+/// Finds the steps.
+pub(super) fn find(
+    snapshot: &Snapshot,
+    number: u32,
+    device: &DeviceTrace,
+    marker: Option<&str>,
+) -> Result<Steps, NoSuchMarker> {
+    let mut marks = marks(snapshot, number, device);
+    if let Some(marker) = marker {
+        let exact = marks.remove(marker);
+        let found = exact.or_else(|| {
+            let like = marks.iter().filter(|(name, _)| name.contains(marker));
+            like.max_by_key(|(_, ends)| ends.len()).map(|(_, ends)| ends.clone())
+        });
+        let Some(ends) = found else {
+            let mut known: Vec<(String, usize)> =
+                marks.into_iter().map(|(name, ends)| (name, ends.len())).collect();
+            known.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+            return Err(NoSuchMarker { known: known.into_iter().map(|(name, _)| name).collect() });
+        };
+        return Ok(Steps { source: StepSource::Marker(marker.to_owned()), ends });
+    }
+    let place = |name: &str| {
+        let lower = name.to_ascii_lowercase();
+        STEP_NAMES.iter().position(|part| lower.contains(part))
+    };
+    // The surest names are believed even where they are too few: better no answer than the period of
+    // something inside a step.
+    let best = marks
+        .iter()
+        .filter_map(|(name, ends)| Some((place(name)?, ends.len(), name)))
+        .filter(|(place, times, _)| *place < SURE || *times >= LEAST_ENDS - 1)
+        .min();
+    if let Some((_, _, name)) = best {
+        let ends = marks[name].clone();
+        return Ok(Steps { source: StepSource::Annotation(name.clone()), ends });
+    }
+    Ok(period::find(snapshot, device)
+        .unwrap_or_else(|| Steps { source: StepSource::None, ends: Vec::new() }))
+}
+
+/// The ends of all annotations of a device by name (numbers at the end of a name are left out, as in
+/// `ProfilerStep#12`), and the changes of the entries' own metadata, as numbers of events.
+fn marks(snapshot: &Snapshot, number: u32, device: &DeviceTrace) -> BTreeMap<String, Vec<usize>> {
+    let mut found: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    let times = &device.events.time_us;
+    let mut ends: Vec<(u64, String)> = snapshot
+        .annotations
+        .iter()
+        .filter(|a| !a.is_start && a.device.is_none_or(|d| d == number))
+        .map(|a| (a.time_us, without_number(snapshot.strings.get(a.name))))
+        .collect();
+    ends.sort();
+    let mut at = 0;
+    for (time, name) in ends {
+        while at < times.len() && times[at] <= time {
+            at += 1;
+        }
+        // Before the recording or after it: nothing of the step is known.
+        if at > 0 && (at < times.len() || times.last().is_some_and(|last| *last <= time)) {
+            found.entry(name).or_default().push(at);
+        }
+    }
+    let mut last: Option<&str> = None;
+    for (event, text) in &device.events.user_metadata {
+        let text = snapshot.strings.get(*text);
+        if last.is_some_and(|last| last != text) {
+            found.entry(without_number(text)).or_default().push(*event as usize);
+        }
+        last = Some(text);
+    }
+    for ends in found.values_mut() {
+        ends.dedup();
+    }
+    found
+}
+
+fn without_number(name: &str) -> String {
+    let plain = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    plain.trim_end_matches(['#', ' ', '_', ':', '=']).to_owned()
+}

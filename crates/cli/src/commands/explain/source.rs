@@ -1,0 +1,108 @@
+//! What `explain` is given: logs in any encoding, snapshots, directories of either.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use vramwise_trace::{LogOrSnapshot, ReadOptions, Snapshot, read_log_or_snapshot};
+
+use crate::failure::Failure;
+use crate::input;
+
+/// One file, read.
+pub(super) enum Source {
+    Log(String),
+    Snapshot(Box<Snapshot>),
+}
+
+/// The files that the user named; a directory stands for the logs and snapshots in it.
+pub(super) fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let found = vramwise_trace::list_logs(path)
+            .map_err(|error| Failure::io("read the directory", path, &error))?;
+        if found.is_empty() {
+            return Err(Failure::new("there is no log and no snapshot in the directory")
+                .at(input::shown(path))
+                .hint(
+                    "logs end in .log, .txt, .out or .err, snapshots in .pickle, .pkl or .json, \
+                     with .gz or .zst behind it or not; name other files one by one",
+                ));
+        }
+        files.extend(found);
+    }
+    Ok(files)
+}
+
+/// Reads one file; `-` is standard input.
+pub(super) fn read(path: &Path) -> Result<Source, Failure> {
+    let options = ReadOptions::default();
+    let shown = input::shown(path);
+    let read = if path.as_os_str() == "-" {
+        read_log_or_snapshot(std::io::stdin().lock(), &options)
+    } else {
+        let file = File::open(path).map_err(|error| Failure::io("read", path, &error))?;
+        read_log_or_snapshot(file, &options)
+    };
+    match read.map_err(|error| Failure::from_error(&error).about(&shown))? {
+        LogOrSnapshot::Snapshot(snapshot) => Ok(Source::Snapshot(snapshot)),
+        LogOrSnapshot::Log(bytes) => Ok(Source::Log(decode(bytes))),
+    }
+}
+
+/// UTF-8, or UTF-16 as PowerShell writes it, with its mark or without.
+fn decode(bytes: Vec<u8>) -> String {
+    match bytes.as_slice() {
+        [0xff, 0xfe, rest @ ..] => utf16(rest, u16::from_le_bytes),
+        [0xfe, 0xff, rest @ ..] => utf16(rest, u16::from_be_bytes),
+        all => match zeros(all) {
+            Some(1) => utf16(all, u16::from_le_bytes),
+            Some(_) => utf16(all, u16::from_be_bytes),
+            None => String::from_utf8(bytes)
+                .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
+        },
+    }
+}
+
+/// Whether every second byte of the beginning is mostly 0, and which: text of Latin letters in UTF-16.
+fn zeros(bytes: &[u8]) -> Option<usize> {
+    let head = &bytes[..bytes.len().min(512)];
+    let count = |from: usize| head.iter().skip(from).step_by(2).filter(|b| **b == 0).count();
+    let (even, odd) = (count(0), count(1));
+    let most = head.len() * 2 / 5;
+    if head.len() < 4 {
+        None
+    } else if odd >= most && even == 0 {
+        Some(1)
+    } else if even >= most && odd == 0 {
+        Some(0)
+    } else {
+        None
+    }
+}
+
+fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> String {
+    let units: Vec<u16> = bytes.chunks_exact(2).map(|pair| unit([pair[0], pair[1]])).collect();
+    String::from_utf16_lossy(&units)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_decoded_in_each_encoding() {
+        assert_eq!(decode(b"a\xffb".to_vec()), "a\u{fffd}b");
+        assert_eq!(decode(vec![0xff, 0xfe, b'o', 0, b'k', 0]), "ok");
+        assert_eq!(decode(vec![0xfe, 0xff, 0, b'o', 0, b'k']), "ok");
+        let plain = "out of memory";
+        let little: Vec<u8> = plain.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let big: Vec<u8> = plain.encode_utf16().flat_map(u16::to_be_bytes).collect();
+        assert_eq!((decode(little).as_str(), decode(big).as_str()), (plain, plain));
+        assert_eq!(decode(vec![0, 0, 0, 0, 0, 0]), "\0\0\0\0\0\0");
+        assert_eq!(decode(Vec::new()), "");
+    }
+}

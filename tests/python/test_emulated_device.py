@@ -1,0 +1,115 @@
+"""The emulated device as C programs see it: called by its exported names, without PyTorch.
+
+Each test runs a process of its own, since a device lives as long as its process. `VRAMWISE_LIB_DIR` names the folder
+with both libraries; `cargo xtask test` builds them and sets it.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+FOLDER = os.environ.get("VRAMWISE_LIB_DIR")
+GIB = 1 << 30
+MIB = 1 << 20
+
+START = """
+import ctypes as c
+import os
+
+def library(name):
+    return c.CDLL(os.path.join(os.environ["VRAMWISE_LIB_DIR"], name))
+
+cuda = library("libvramwise_emulator.so")
+
+def call(name, *arguments):
+    return getattr(cuda, name)(*arguments)
+
+def ok(name, *arguments):
+    code = call(name, *arguments)
+    assert code == 0, (name, code)
+
+def free_bytes():
+    free, total = c.c_size_t(), c.c_size_t()
+    ok("cudaMemGetInfo", c.byref(free), c.byref(total))
+    return free.value, total.value
+
+def malloc(size):
+    at = c.c_void_p()
+    return call("cudaMalloc", c.byref(at), c.c_size_t(size)), at
+"""
+
+
+@unittest.skipUnless(FOLDER, "VRAMWISE_LIB_DIR does not name the folder with the emulated device")
+class EmulatedDevice(unittest.TestCase):
+    def run_program(self, program, **config):
+        """Runs a program with a card; gives what the device reports at its end."""
+        with tempfile.TemporaryDirectory() as folder:
+            profile = {"name": "A Card", "total_bytes": 8 * GIB, "compute_capability": [8, 9]}
+            config = {"profile": profile, "context_bytes": 300 * MIB, "cuda": "13.0", **config}
+            (Path(folder) / "emulator.json").write_text(json.dumps(config))
+            done = subprocess.run([sys.executable, "-c", START + program], capture_output=True, text=True, check=False,
+                                  env={**os.environ, "VRAMWISE_REHEARSAL": folder})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            reports = list(Path(folder).glob("device.*.json"))
+            self.assertEqual(len(reports), 1)
+            return json.loads(reports[0].read_text())
+
+    def test_there_are_as_many_cards_as_the_rehearsal_says(self):
+        self.run_program("""
+count = c.c_int()
+ok("cudaGetDeviceCount", c.byref(count))
+assert count.value == 3, count
+assert call("cudaSetDevice", 2) == 0
+assert call("cudaSetDevice", 3) == 101, "cudaErrorInvalidDevice"
+""", devices=3)
+
+    def test_memory_is_taken_in_pages_and_given_back(self):
+        report = self.run_program("""
+before, total = free_bytes()
+assert total == 8 << 30, total
+code, at = malloc(3 << 20)
+assert code == 0 and at.value
+assert before - free_bytes()[0] == 4 << 20, "two pages of 2 MiB"
+ok("cudaFree", at)
+assert free_bytes()[0] == before
+""")
+        device = report["devices"][0]
+        self.assertEqual(device["used_bytes"], device["context_bytes"])
+        self.assertEqual(device["peak_bytes"] - device["context_bytes"], 4 * MIB)
+
+    def test_what_does_not_fit_is_refused_and_the_next_request_is_served(self):
+        self.run_program("""
+code, at = malloc(9 << 30)
+assert code == 2 and not at.value, "cudaErrorMemoryAllocation"
+code, at = malloc(1 << 30)
+assert code == 0 and at.value
+""")
+
+    def test_small_values_come_back_from_the_device(self):
+        self.run_program("""
+code, at = malloc(4096)
+there, back = (c.c_double * 4)(1.5, -2.0, 3.25, 1e300), (c.c_double * 4)()
+ok("cudaMemcpy", at, there, c.c_size_t(32), 1)
+ok("cudaMemcpy", back, at, c.c_size_t(32), 2)
+assert list(back) == list(there), list(back)
+""")
+
+    def test_kernels_are_compiled_to_some_code(self):
+        self.run_program("""
+ok("cudaFree", None)
+nvrtc = library("libvramwise_nvrtc.so")
+program, size = c.c_void_p(), c.c_size_t()
+assert nvrtc.nvrtcCreateProgram(c.byref(program), b"", b"", 0, None, None) == 0
+assert nvrtc.nvrtcCompileProgram(program, 0, None) == 0
+assert nvrtc.nvrtcGetPTXSize(program, c.byref(size)) == 0 and size.value > 0
+code = c.create_string_buffer(size.value)
+assert nvrtc.nvrtcGetPTX(program, code) == 0
+""")
+
+
+if __name__ == "__main__":
+    unittest.main()
