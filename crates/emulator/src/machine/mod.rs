@@ -250,7 +250,7 @@ impl Machine {
         let card = self.attribute(75) * 10 + self.attribute(76);
         let built = [50, 60, 70, 75, 80, 86, 90, 100, 120];
         let fits = |a: &i32| a / 10 == card / 10 && *a <= card;
-        built.into_iter().filter(fits).next_back().unwrap_or(card)
+        built.into_iter().rfind(fits).unwrap_or(card)
     }
 
     /// A name that somebody looked for and that is not here, once. Graphics' names are asked for by every CUDA
