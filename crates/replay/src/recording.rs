@@ -18,7 +18,7 @@ use crate::history::History;
 use crate::pools::{Inference, PoolMap};
 use crate::program::Program;
 use crate::ties;
-use crate::verify::{FailedRequest, Run, Setup, Verifier};
+use crate::verify::{FailedRequest, Run, Setup, Verifier, refuses};
 
 /// What a verification is told besides the file.
 #[derive(Clone, Debug)]
@@ -148,11 +148,18 @@ pub(crate) fn solve_as(
     options: &VerifyOptions,
     assumptions: &mut Vec<String>,
 ) -> Solved {
-    let setup = Setup { version, ..setup(history, device, options, assumptions) };
+    let mut setup = Setup { version, ..setup(history, device, options, assumptions) };
     let ids = crate::pools::snapshot_pools(device);
     let told = crate::pools::told(history, device, &setup);
     let mut pools = told.unwrap_or_else(PoolMap::all_default);
     let mut run = Verifier::new(history, &setup, &pools).run();
+    if run.mismatch.is_some() && setup.limit.is_none() && !refuses(history, &setup) {
+        let full = Setup { full_card: true, ..setup.clone() };
+        let second = Verifier::new(history, &full, &pools).run();
+        if second.mismatch.is_none() {
+            (setup, run) = (full, second);
+        }
+    }
     let mismatch = run.mismatch.is_some() || ids.len() > 1 && !pools.is_told();
     if mismatch && let Some((second, inferred)) = infer_pools(history, device, &setup) {
         let further =
@@ -273,6 +280,7 @@ fn setup(
         version: options.version,
         limit: options.limit,
         total: options.total.unwrap_or(ANY_CARD),
+        full_card: false,
         changes,
         start,
     }
@@ -298,6 +306,13 @@ fn finish(
 ) -> Recording {
     let Run { allocator, exact, mismatch, program, ooms, most_held, .. } = run;
     let mut limit = setup.limit;
+    if setup.full_card {
+        limit = Some(most_held);
+        assumptions.push(format!(
+            "memory was returned as if the card had been full, but no request failed: {most_held} bytes, \
+             the most that was held, are assumed as the capacity (give the true one with --capacity)"
+        ));
+    }
     if limit.is_none()
         && let Some(bytes) = infer_capacity(&ooms, most_held)
     {

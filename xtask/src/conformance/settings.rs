@@ -21,7 +21,8 @@ const fn setting(name: &'static str, conf: &'static str, since: u32) -> Setting 
     Setting { name, conf, since }
 }
 
-/// All of them: every option that changes what is allocated, alone and with others.
+/// All of them: every option that changes what is allocated, alone and with others. Not among them is
+/// `expandable_segments_reserve` of 2.14 and later, which the model reads but does not follow.
 pub(super) const SETTINGS: &[Setting] = &[
     setting("default", "", 0),
     setting("split24", "max_split_size_mb:24", 0),
@@ -42,7 +43,6 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting("fraction", "per_process_memory_fraction:0.4", 10),
     setting("large12", "large_segment_size_mb:12", 11),
     setting("throw", "throw_on_cudamalloc_oom:True", 12),
-    setting("reserve", "expandable_segments:True,expandable_segments_reserve:0.5", 14),
 ];
 
 #[cfg(test)]
