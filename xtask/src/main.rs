@@ -6,6 +6,7 @@
 
 mod bench;
 mod ci;
+mod conformance;
 mod fuzz;
 mod metadata;
 mod shell;
@@ -34,6 +35,8 @@ enum Task {
     Tidy,
     /// Measure speed and memory against the budgets, as ratios within one run.
     Bench(bench::Args),
+    /// Record programs with the given PyTorch releases on the emulated device; replays must reproduce them.
+    Conformance(conformance::Args),
     /// Feed mutated input to every parser, on stable Rust and for a bounded number of inputs.
     Fuzz(fuzz::Args),
 }
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Task::Ci => ci::run(),
         Task::Tidy => tidy::run(),
         Task::Bench(args) => bench::run(&args),
+        Task::Conformance(args) => conformance::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
     };
     match result {

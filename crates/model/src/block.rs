@@ -1,5 +1,7 @@
 //! Blocks: pieces of segments, linked to their neighbours, kept in a table by index.
 
+use crate::ties::TieRule;
+
 /// Index of a block; stays the same object while the block lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlockId(pub(crate) u32);
@@ -25,8 +27,7 @@ pub(crate) const LIVE: u8 = 16;
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     pub(crate) addr: u64,
-    /// Added to the address it gives the block's place among free blocks of its size (wrapping): 0 where
-    /// addresses decide, else what puts the block behind those of older segments.
+    /// What else than the address decides among free blocks of its size: see [`TieRule`].
     pub(crate) rank: u64,
     pub(crate) size: u64,
     /// Size of the last request; stale once the block is free (specification §8.5).
@@ -57,26 +58,32 @@ impl Block {
         self.prev != NONE || self.next != NONE
     }
 
-    /// Place among free blocks of the same size.
-    pub(crate) fn order(&self) -> u64 {
-        self.addr.wrapping_add(self.rank)
-    }
-
     pub(crate) fn end(&self) -> u64 {
         self.addr + self.size
     }
 }
 
 /// All blocks of a device.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Blocks {
     slots: Vec<Block>,
     vacant: Vec<u32>,
+    ties: TieRule,
+    /// Blocks made so far.
+    made: u64,
 }
 
 impl Blocks {
+    pub(crate) fn new(ties: TieRule) -> Self {
+        Self { slots: Vec::new(), vacant: Vec::new(), ties, made: 0 }
+    }
+
     pub(crate) fn add(&mut self, mut block: Block) -> u32 {
         block.flags |= LIVE;
+        if self.ties == TieRule::BlockAge {
+            self.made += 1;
+            block.rank = self.ties.rank(self.made, block.addr);
+        }
         if let Some(id) = self.vacant.pop() {
             self.slots[id as usize] = block;
             return id;

@@ -81,10 +81,9 @@ impl<D: Device> Allocator<D> {
         })?;
         let half = &self.pools[(block.half / 2) as usize].halves[(block.half % 2) as usize];
         let stream = block.stream as usize;
-        let in_free = half
-            .free
-            .get(stream)
-            .is_some_and(|set| set.at(block.size, block.order()).is_some_and(|e| e.block == id));
+        let in_free = half.free.get(stream).is_some_and(|set| {
+            set.at(block.size, self.tie_rule.order(block)).is_some_and(|e| e.block == id)
+        });
         let in_unmapped =
             half.unmapped.get(stream).is_some_and(|m| m.get(&block.addr) == Some(&id));
         ensure(in_free == (block.has(FREE) && block.has(MAPPED)), || {

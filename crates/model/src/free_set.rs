@@ -1,5 +1,5 @@
-//! The free blocks of one pool and stream, ordered by (size, place among equals): the place is the
-//! address, or in PyTorch 2.13 and later the segment's age and the address in it.
+//! The free blocks of one pool and stream, ordered by (size, place among equals): the place is what
+//! [`TieRule`](crate::TieRule) says.
 //!
 //! A sorted list in chunks: the sets of real programs hold tens to a few thousand blocks, where a short
 //! binary search and a short move beat a tree of single keys. The order is the one that PyTorch's

@@ -33,6 +33,7 @@ pub mod settings;
 pub mod size;
 mod state;
 pub mod stats;
+mod ties;
 
 pub use allocator::{Allocator, Filter, MallocError, Restored, Scope, StreamIndex, ThreadId};
 pub use block::BlockId;
@@ -40,3 +41,4 @@ pub use check::BrokenInvariant;
 pub use history::{Entry, NoHistory, Recorder};
 pub use pool::{PoolIndex, PoolOptions};
 pub use state::{BlockState, BlockView, SegmentView};
+pub use ties::TieRule;

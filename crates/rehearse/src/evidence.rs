@@ -113,7 +113,8 @@ pub fn look(path: &Path, torch: &str, limit: Option<u64>) -> Result<Vec<Evidence
             holders: inspected.memory.groups.iter().map(holder).collect(),
             peak_event: inspected.memory.when.event,
             ranges: exact.map(|recording| {
-                let conditions = Conditions { limit, ..Conditions::new(config.clone(), version) };
+                let conditions =
+                    Conditions { limit, ..Conditions::new(config.clone(), recording.version) };
                 ranges(&recording, &conditions)
             }),
         }

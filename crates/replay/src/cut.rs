@@ -7,9 +7,10 @@ use vramwise_trace::{DeviceTrace, StackId};
 use vramwise_types::Action;
 
 use crate::history::History;
-use crate::recording::{Solved, VerifyOptions, solve};
+use crate::recording::{Solved, VerifyOptions};
 use crate::start;
 use crate::tables;
+use crate::ties::solve;
 use crate::verify::Verifier;
 
 /// A recording that can be looked at between any two operations.

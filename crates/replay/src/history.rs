@@ -1,5 +1,6 @@
 //! A device's history as the replay walks it: only the allocator's own entries, streams by index.
 
+use vramwise_model::PoolIndex;
 use vramwise_trace::{DeviceTrace, Events};
 use vramwise_types::Action;
 
@@ -35,6 +36,8 @@ pub(crate) struct History {
     /// Whether the file writes `free_requested` and `free_completed` (some producers leave one out).
     pub(crate) has_requested: bool,
     pub(crate) has_completed: bool,
+    /// The pool that each entry names, as the index of a known id; empty where entries name none.
+    told: Vec<u32>,
 }
 
 impl History {
@@ -58,6 +61,9 @@ impl History {
             }
         }
         history.entries.reserve_exact(events.len());
+        let ids = crate::pools::snapshot_pools(device);
+        let mut told = events.pool_id.iter().peekable();
+        let mut all_told = !events.pool_id.is_empty();
         let mut left_out = 0u32;
         for i in 0..events.len() {
             let action = events.action[i];
@@ -82,8 +88,28 @@ impl History {
             history.has_requested |= matches!(action, Action::FreeRequested | Action::Free);
             history.has_completed |= action == Action::FreeCompleted;
             history.entries.push(entry);
+            if all_told {
+                while told.next_if(|(row, _)| (*row as usize) < i).is_some() {}
+                let named = told.peek().filter(|(row, _)| *row as usize == i);
+                let pool = named.and_then(|(_, id)| ids.iter().position(|known| known == id));
+                all_told = pool.is_some();
+                history.told.push(pool.and_then(|p| u32::try_from(p).ok()).unwrap_or(0));
+            }
+        }
+        if !all_told {
+            history.told = Vec::new();
         }
         history
+    }
+
+    /// Whether every entry names its pool.
+    pub(crate) fn tells_pools(&self) -> bool {
+        !self.told.is_empty()
+    }
+
+    /// The pool that an entry names.
+    pub(crate) fn told_pool(&self, i: usize) -> Option<PoolIndex> {
+        self.told.get(i).map(|pool| PoolIndex(*pool))
     }
 
     pub(crate) fn len(&self) -> usize {

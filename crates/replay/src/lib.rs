@@ -20,6 +20,7 @@ mod recording;
 mod settings;
 mod start;
 mod tables;
+mod ties;
 mod verify;
 mod what_if;
 

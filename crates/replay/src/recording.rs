@@ -17,7 +17,8 @@ use crate::final_state;
 use crate::history::History;
 use crate::pools::{Inference, PoolMap};
 use crate::program::Program;
-use crate::verify::{FailedRequest, Run, Setup, Verifier};
+use crate::ties;
+use crate::verify::{FailedRequest, Run, Setup, Verifier, refuses};
 
 /// What a verification is told besides the file.
 #[derive(Clone, Debug)]
@@ -28,6 +29,9 @@ pub struct VerifyOptions {
     pub changes: Vec<(usize, Config)>,
     /// PyTorch's version.
     pub version: TorchVersion,
+    /// Whether the order of other releases among free blocks of equal size may be tried where that of
+    /// `version` does not reproduce the recording: it is only a guess then.
+    pub other_ties: bool,
     /// Bytes that the process was allowed to hold; `None` = not known.
     pub limit: Option<u64>,
     /// The card's bytes; `None` = not known.
@@ -35,9 +39,9 @@ pub struct VerifyOptions {
 }
 
 impl VerifyOptions {
-    /// These settings, no limit.
+    /// These settings, no limit; the version is a guess.
     pub fn new(config: Config, version: TorchVersion) -> Self {
-        Self { config, changes: Vec::new(), version, limit: None, total: None }
+        Self { config, changes: Vec::new(), version, other_ties: true, limit: None, total: None }
     }
 }
 
@@ -107,6 +111,8 @@ pub struct Recording {
     pub limit: Option<u64>,
     /// What had to be assumed.
     pub assumptions: Vec<String>,
+    /// The release whose allocator was replayed.
+    pub version: TorchVersion,
 }
 
 impl Recording {
@@ -122,7 +128,7 @@ impl Recording {
     pub fn verify(device: &DeviceTrace, options: &VerifyOptions) -> Self {
         let history = History::of(device);
         let mut assumptions = Vec::new();
-        let Solved { setup, run, pools } = solve(&history, device, options, &mut assumptions);
+        let Solved { setup, run, pools } = ties::solve(&history, device, options, &mut assumptions);
         finish(device, &history, run, &pools, setup, assumptions)
     }
 }
@@ -134,18 +140,27 @@ pub(crate) struct Solved {
     pub(crate) pools: PoolMap,
 }
 
-/// Replays a history, with pools inferred where it does not do without.
-pub(crate) fn solve(
+/// Replays a history by the rules of one release, with pools inferred where it does not do without.
+pub(crate) fn solve_as(
+    version: TorchVersion,
     history: &History,
     device: &DeviceTrace,
     options: &VerifyOptions,
     assumptions: &mut Vec<String>,
 ) -> Solved {
-    let setup = setup(history, device, options, assumptions);
+    let mut setup = Setup { version, ..setup(history, device, options, assumptions) };
     let ids = crate::pools::snapshot_pools(device);
-    let mut pools = PoolMap::all_default();
+    let told = crate::pools::told(history, device, &setup);
+    let mut pools = told.unwrap_or_else(PoolMap::all_default);
     let mut run = Verifier::new(history, &setup, &pools).run();
-    let mismatch = run.mismatch.is_some() || ids.len() > 1;
+    if run.mismatch.is_some() && setup.limit.is_none() && !refuses(history, &setup) {
+        let full = Setup { full_card: true, ..setup.clone() };
+        let second = Verifier::new(history, &full, &pools).run();
+        if second.mismatch.is_none() {
+            (setup, run) = (full, second);
+        }
+    }
+    let mismatch = run.mismatch.is_some() || ids.len() > 1 && !pools.is_told();
     if mismatch && let Some((second, inferred)) = infer_pools(history, device, &setup) {
         let further =
             second.mismatch.is_none() || run.mismatch.is_some() && second.reached >= run.reached;
@@ -265,6 +280,7 @@ fn setup(
         version: options.version,
         limit: options.limit,
         total: options.total.unwrap_or(ANY_CARD),
+        full_card: false,
         changes,
         start,
     }
@@ -290,6 +306,13 @@ fn finish(
 ) -> Recording {
     let Run { allocator, exact, mismatch, program, ooms, most_held, .. } = run;
     let mut limit = setup.limit;
+    if setup.full_card {
+        limit = Some(most_held);
+        assumptions.push(format!(
+            "memory was returned as if the card had been full, but no request failed: {most_held} bytes, \
+             the most that was held, are assumed as the capacity (give the true one with --capacity)"
+        ));
+    }
     if limit.is_none()
         && let Some(bytes) = infer_capacity(&ooms, most_held)
     {
@@ -325,6 +348,7 @@ fn finish(
         entries: history.len(),
         limit,
         assumptions,
+        version: setup.version,
     }
 }
 

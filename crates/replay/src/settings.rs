@@ -4,6 +4,9 @@ use vramwise_model::settings::{self, Config};
 use vramwise_trace::RecordedSettings;
 use vramwise_types::TorchVersion;
 
+/// Minor number of the newest 2.x release that was compared with the model.
+const NEWEST: u16 = 15;
+
 /// The recorded settings as the allocator used them, with what had to be assumed.
 pub fn recorded_config(
     recorded: Option<&RecordedSettings>,
@@ -14,8 +17,18 @@ pub fn recorded_config(
         notes.push("the file does not say its settings: PyTorch's defaults are assumed".to_owned());
         return (Config::default(), notes);
     };
+    let later = || (version.minor + 1..=NEWEST).map(|minor| TorchVersion::new(2, minor));
+    let read_by = |version| settings::parse(&recorded.conf, version).ok().map(|p| (version, p));
     let mut config = match settings::parse(&recorded.conf, version) {
         Ok(parsed) => parsed.config,
+        Err(_) if let Some((later, parsed)) = later().find_map(read_by) => {
+            notes.push(format!(
+                "PyTorch {version} would refuse the recorded settings string '{}', so the file is of a later \
+                 release: the string is read as PyTorch {later} reads it",
+                recorded.conf
+            ));
+            parsed.config
+        }
         Err(error) => {
             notes.push(format!(
                 "PyTorch {version} would refuse the recorded settings string '{}' ({error}); the \

@@ -102,7 +102,7 @@ pub(crate) fn rebuild_before(
     }
     let mut rewind = Rewind::at_end(history, device, config, pool_ids);
     for (at, entry) in history.entries.iter().enumerate().skip(until).rev() {
-        rewind.undo(history, entry).map_err(|what| Inconsistent { at, what })?;
+        rewind.undo(history, at, entry).map_err(|what| Inconsistent { at, what })?;
     }
     Ok(rewind.finish())
 }
@@ -142,7 +142,7 @@ impl<'a> Rewind<'a> {
         rewind
     }
 
-    fn undo(&mut self, history: &History, entry: &Ev) -> Result<(), String> {
+    fn undo(&mut self, history: &History, at: usize, entry: &Ev) -> Result<(), String> {
         let Ev { addr, size, .. } = *entry;
         match entry.action {
             Action::Alloc => {
@@ -171,7 +171,9 @@ impl<'a> Rewind<'a> {
                 self.carve(addr, size, BlockState::ActiveAllocated)
             }
             Action::SegmentAlloc | Action::SegmentMap => self.ungrow(addr, size),
-            Action::SegmentFree | Action::SegmentUnmap => self.unrelease(entry),
+            Action::SegmentFree | Action::SegmentUnmap => {
+                self.unrelease(entry, history.told_pool(at).unwrap_or(PoolIndex::DEFAULT))
+            }
             _ => Ok(()),
         }
     }
@@ -282,7 +284,7 @@ impl<'a> Rewind<'a> {
     }
 
     /// A release that is undone: the memory comes back, free.
-    fn unrelease(&mut self, entry: &Ev) -> Result<(), String> {
+    fn unrelease(&mut self, entry: &Ev, pool: PoolIndex) -> Result<(), String> {
         let Ev { addr, size, stream, action } = *entry;
         if size == 0 {
             return Err(format!("0 bytes were released at {addr:#x}"));
@@ -298,7 +300,7 @@ impl<'a> Rewind<'a> {
         } else {
             size <= size::SMALL_SEGMENT
         };
-        let mut home = Home { stream, small, pool: PoolIndex::DEFAULT, expandable, size };
+        let mut home = Home { stream, small, pool, expandable, size };
         let mut start = addr;
         if expandable {
             // it joins what is mapped on either side

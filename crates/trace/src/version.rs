@@ -24,6 +24,7 @@ pub(crate) struct Schema {
     compile_context: bool,
     user_metadata: bool,
     of_2026: bool,
+    round_threshold: bool,
     expandable: bool,
     pub(crate) block_history: bool,
     times: bool,
@@ -34,6 +35,7 @@ impl Schema {
         for (key, _) in tables.pairs(value).into_iter().flatten() {
             match tables.str(key) {
                 Some("graph_capture_record_stream_reuse") => self.capture_reuse = true,
+                Some("max_round_threshold") => self.round_threshold = true,
                 Some(
                     "PYTORCH_CUDA_ALLOC_CONF" | "PYTORCH_ALLOC_CONF" | "PYTORCH_HIP_ALLOC_CONF",
                 ) => {
@@ -63,7 +65,12 @@ impl Schema {
 pub(crate) fn guess(schema: &Schema, snapshot: &Snapshot) -> Option<TorchVersion> {
     let nothing = snapshot.devices.iter().all(|d| d.segments.is_empty() && d.events.is_empty());
     let release = |minor| Some(TorchVersion::new(2, minor));
-    if schema.of_2026 || schema.host_memory {
+    if schema.host_memory {
+        // Absent in 2.13.0, present in 2.15.0; the allocators in between do the same.
+        release(14)
+    } else if schema.round_threshold {
+        release(13)
+    } else if schema.of_2026 {
         release(12)
     } else if schema.user_metadata {
         release(11)

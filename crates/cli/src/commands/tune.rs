@@ -146,6 +146,7 @@ fn verified(args: &Args, file: &std::path::Path, context: &Context) -> Result<In
     let mut options = VerifyOptions::new(config.clone(), version);
     options.total = args.total;
     options.limit = args.capacity;
+    options.other_ties = args.torch.is_none();
     let (mut recording, _) = input::verify(device, &options);
     notes.append(&mut recording.assumptions);
     recording.assumptions = notes;
@@ -153,7 +154,7 @@ fn verified(args: &Args, file: &std::path::Path, context: &Context) -> Result<In
         file: input::shown(file),
         device: number,
         events: recording.entries,
-        version,
+        version: recording.version,
         config,
         recording,
         warnings: snapshot.warnings.iter().map(|w| w.message.clone()).collect(),

@@ -10,6 +10,7 @@ use crate::history::{Entry, Recorder};
 use crate::pool::PoolIndex;
 use crate::size;
 use crate::stats::Family;
+use crate::ties::TieRule;
 
 /// Why no memory was handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -163,11 +164,11 @@ impl<D: Device> Allocator<D> {
             self.half(request.half).lookups += 1;
         }
         let (at, id) = self.peek_free(request)?;
-        let ranked = self.is_ranked();
+        let by_address = self.tie_rule == TieRule::Address;
         let set = self.half(request.half).free_of(request.stream);
         let tie = set.next(at).is_some_and(|n| set.get(n).size == set.get(at).size);
         set.remove_at(at);
-        self.ties += u64::from(tie && !ranked);
+        self.ties += u64::from(tie && by_address);
         self.blocks[id].flags &= !FREE;
         Some(id)
     }

@@ -23,6 +23,7 @@ use crate::history::{Entry, Recorder};
 use crate::pool::{Half, Pool, PoolIndex, PoolOptions};
 use crate::settings::Config;
 use crate::stats::Stats;
+use crate::ties::TieRule;
 
 pub use malloc::MallocError;
 pub use pools::{Filter, ThreadId};
@@ -64,6 +65,8 @@ pub struct Allocator<D> {
     limit: Option<u64>,
     device: D,
     pub(crate) blocks: Blocks,
+    /// What decides among free blocks of equal size.
+    pub(crate) tie_rule: TieRule,
     pub(crate) pools: Vec<Pool>,
     pub(crate) reservations: Vec<Reservation>,
     /// Stream handles by index.
@@ -96,12 +99,14 @@ impl<D: Device> Allocator<D> {
     pub fn new(config: Config, version: TorchVersion, device: D) -> Self {
         let limit = fraction_limit(config.per_process_memory_fraction, device.total_bytes());
         let stats = Stats::new(config.max_split_size);
+        let tie_rule = TieRule::of(version);
         Self {
             config,
             version,
             limit,
             device,
-            blocks: Blocks::default(),
+            blocks: Blocks::new(tie_rule),
+            tie_rule,
             pools: vec![Pool::new(PoolOptions::default(), 1)],
             reservations: Vec::new(),
             streams: vec![0],
@@ -120,22 +125,10 @@ impl<D: Device> Allocator<D> {
         }
     }
 
-    /// Which of several free blocks of one size is taken: up to PyTorch 2.12 the lowest address, from
-    /// 2.13 on the one in the oldest segment, and the lowest address in it (seen in recordings of 2.13.0 and
-    /// 2.15.0, §2.1). The rank of a new segment's blocks at `addr`.
+    /// The rank of the blocks of a new segment at `addr`.
     fn next_rank(&mut self, addr: u64) -> u64 {
-        if !self.is_ranked() {
-            return 0;
-        }
-        /// More than any segment or reservation has, bytes, as a power of two.
-        const SEGMENT: u32 = 42;
         self.segments_made += 1;
-        (self.segments_made << SEGMENT).wrapping_sub(addr)
-    }
-
-    /// Whether the age of segments decides, not their addresses.
-    pub(crate) fn is_ranked(&self) -> bool {
-        self.version.at_least_2(13)
+        self.tie_rule.rank(self.segments_made, addr)
     }
 
     /// The settings in force.
@@ -262,14 +255,14 @@ impl<D: Device> Allocator<D> {
         block.flags |= FREE;
         let half = &mut self.pools[(block.half / 2) as usize].halves[(block.half % 2) as usize];
         block.stamp = half.lookups;
-        half.free_of(block.stream).insert(block.size, block.order(), id);
+        half.free_of(block.stream).insert(block.size, self.tie_rule.order(block), id);
     }
 
     fn remove_free(&mut self, id: u32) {
         let block = &mut self.blocks[id];
         block.flags &= !FREE;
         let half = &mut self.pools[(block.half / 2) as usize].halves[(block.half % 2) as usize];
-        half.free_of(block.stream).remove(block.size, block.order());
+        half.free_of(block.stream).remove(block.size, self.tie_rule.order(block));
     }
 
     fn insert_unmapped(&mut self, id: u32) {

@@ -1,9 +1,13 @@
 //! The consequences that specification §2 and §3.1 draw from the lookup and split rules.
 
+use vramwise_model::device::{FallingPlacement, SimDevice};
+use vramwise_model::settings::Config;
 use vramwise_model::stats::Family;
-use vramwise_model::{PoolIndex, StreamIndex};
+use vramwise_model::{Allocator, NoHistory, PoolIndex, StreamIndex, ThreadId};
 
-use crate::world::{MIB, world};
+use vramwise_types::TorchVersion;
+
+use crate::world::{GIB, MIB, World, world};
 
 #[test]
 fn the_smallest_sufficient_block_wins_and_among_equals_the_lowest() {
@@ -17,6 +21,48 @@ fn the_smallest_sufficient_block_wins_and_among_equals_the_lowest() {
     let places = got.map(|b| w.place(b));
     assert_eq!(places, ["S1+0/32M", "S2+0/32M", "S0+0/31M", "S3+0/31M"]);
     assert_eq!(w.allocator.ties(), 1);
+}
+
+/// Where a request of 32 MiB goes that two free blocks of that size could serve, which `make` leaves.
+fn chosen(minor: u16, make: impl Fn(&mut World)) -> String {
+    let mut w = World::new("", GIB, TorchVersion::new(2, minor));
+    make(&mut w);
+    let block = w.alloc(32 * MIB);
+    w.place(block)
+}
+
+#[test]
+fn from_2_12_on_a_segment_that_came_later_comes_later_whatever_its_address() {
+    let is_the_older_taken = |minor: u16| {
+        let version = TorchVersion::new(2, minor);
+        let device = SimDevice::new(GIB, FallingPlacement::default());
+        let mut allocator = Allocator::new(Config::default(), version, device);
+        let (thread, stream) = (ThreadId(0), StreamIndex::DEFAULT);
+        let alloc = |a: &mut Allocator<_>, mib: u64| {
+            a.malloc(mib * MIB, stream, thread, &mut NoHistory).expect("there is memory")
+        };
+        let [older, younger] = [32, 32].map(|mib| alloc(&mut allocator, mib));
+        let address = allocator.address(older);
+        allocator.free(older, &mut NoHistory);
+        allocator.free(younger, &mut NoHistory);
+        let taken = alloc(&mut allocator, 32);
+        allocator.address(taken) == address
+    };
+    let older_taken = [11, 12, 13, 15].map(is_the_older_taken);
+    assert_eq!(older_taken, [false, true, true, true]);
+}
+
+#[test]
+fn in_2_12_alone_what_was_cut_off_first_comes_last_even_inside_a_segment() {
+    // The block of the whole segment is at its end: what was cut off in front of it is newer.
+    let two_in_one_segment = |w: &mut World| {
+        w.touch(96 * MIB);
+        let [first, _second, whole] = [32, 32, 32].map(|mib| w.alloc(mib * MIB));
+        w.free(first);
+        w.free(whole);
+    };
+    let places = [11, 12, 13, 15].map(|minor| chosen(minor, two_in_one_segment));
+    assert_eq!(places, ["S0+0/32M", "S0+64M/32M", "S0+0/32M", "S0+0/32M"]);
 }
 
 #[test]

@@ -1,17 +1,20 @@
 //! Which pool each allocation and each released segment belongs to.
 //!
-//! History entries carry no pool, so it is inferred (specification §16.3): first everything is taken for
-//! the default pool; only where that contradicts the history are segments assigned to private pools.
+//! From PyTorch 2.12 on history entries name their pool. Older ones do not, so it is inferred
+//! (specification §16.3): first everything is taken for the default pool; only where that contradicts the
+//! history are segments assigned to private pools.
 
 mod cluster;
 mod known;
 mod layout;
 mod order;
 mod stretch;
+mod told;
 
 pub(crate) use known::by_segments;
+pub(crate) use told::told;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 use rustc_hash::FxHashSet;
@@ -36,6 +39,8 @@ pub(crate) struct PoolMap {
     small: FxHashMap<u32, bool>,
     /// Pools whose blocks are never split, ascending.
     whole: Vec<PoolIndex>,
+    /// Whether the history names the pools, those of failed requests included.
+    told: bool,
 }
 
 impl PoolMap {
@@ -46,7 +51,13 @@ impl PoolMap {
             private: FxHashMap::default(),
             small: FxHashMap::default(),
             whole: Vec::new(),
+            told: false,
         }
+    }
+
+    /// Whether the history names the pools, those of failed requests included.
+    pub(crate) fn is_told(&self) -> bool {
+        self.told
     }
 
     fn of(layout: &layout::Layout, ids: &[(u64, u64)], assigned: &cluster::Assignment) -> Self {
@@ -176,7 +187,12 @@ impl<'a> Inference<'a> {
         let mut whole = FxHashSet::default();
         let layout = layout::Layout::of(history, setup, &mut whole)?;
         let ids = snapshot_pools(device);
-        let known = known_at_end(&layout, device, &ids);
+        let mut known = known_at_end(&layout, device, &ids);
+        for (entry, segment) in layout.entries() {
+            if let Some(pool) = history.told_pool(entry as usize) {
+                known[segment as usize] = Some(pool.0);
+            }
+        }
         let collects = setup.config.garbage_collection_threshold > 0.0 && setup.limit.is_some();
         Some(Self { history, setup, unsplit, layout, whole, ids, known, collects })
     }
@@ -304,10 +320,10 @@ fn known_at_end(
 
 /// The pools that a snapshot names, the default one first, then ascending.
 pub(crate) fn snapshot_pools(device: &DeviceTrace) -> Vec<(u64, u64)> {
-    let mut ids: Vec<_> =
-        device.segments.iter().map(|s| s.pool_id).filter(|id| *id != (0, 0)).collect();
-    ids.sort_unstable();
-    ids.dedup();
+    let of_events = device.events.pool_id.iter().map(|(_, id)| *id);
+    let of_segments = device.segments.iter().map(|s| s.pool_id);
+    let ids: BTreeSet<_> = of_segments.chain(of_events).filter(|id| *id != (0, 0)).collect();
+    let mut ids: Vec<_> = ids.into_iter().collect();
     ids.insert(0, (0, 0));
     ids
 }

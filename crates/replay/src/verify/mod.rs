@@ -26,6 +26,8 @@ pub(crate) struct Setup {
     pub(crate) limit: Option<u64>,
     /// The card's total bytes.
     pub(crate) total: u64,
+    /// Whether the card may have been full although no request failed.
+    pub(crate) full_card: bool,
     /// Changes of settings in mid-run: (entry of the history, settings), ascending.
     pub(crate) changes: Vec<(usize, Config)>,
     /// What was there when the recording began.
@@ -238,9 +240,11 @@ impl<'a> Verifier<'a> {
     }
 }
 
-/// Whether the device or an unknown limit refused requests: some failed, and no limit is known.
+/// Whether the device or an unknown limit refused requests: some failed, and no limit is known. Where none
+/// failed, those that succeeded after a flush may have been refused before it.
 pub(crate) fn refuses(history: &History, setup: &Setup) -> bool {
-    setup.limit.is_none() && history.entries.iter().any(|e| e.action == Action::Oom)
+    let failed = || history.entries.iter().any(|e| e.action == Action::Oom);
+    setup.limit.is_none() && (setup.full_card || failed())
 }
 
 /// The most that was held at one time.

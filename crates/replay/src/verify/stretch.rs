@@ -146,13 +146,17 @@ impl<'a> Verifier<'a> {
 
     fn pool_of(&self, cause: usize) -> PoolIndex {
         let entry = &self.history.entries[cause];
-        if entry.action == Action::Oom { self.last_pool } else { self.pools.of_alloc(cause) }
+        if entry.action == Action::Oom && !self.pools.is_told() {
+            return self.last_pool;
+        }
+        self.pools.of_alloc(cause)
     }
 
     /// A malloc whose entries are `at..=cause`.
     fn malloc(&mut self, at: usize, cause: usize) {
         let pool = self.pool_of(cause);
-        if self.history.entries[cause].action == Action::Oom && self.pools.count() > 1 {
+        let failed = self.history.entries[cause].action == Action::Oom;
+        if failed && self.pools.count() > 1 && !self.pools.is_told() {
             return self.failed(at, cause, pool);
         }
         self.malloc_from(at, cause, pool);

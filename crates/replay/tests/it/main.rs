@@ -5,5 +5,6 @@ mod common;
 mod hostile;
 mod mid_run;
 mod pools;
+mod releases;
 mod verify;
 mod what_if;

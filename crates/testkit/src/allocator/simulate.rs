@@ -86,7 +86,7 @@ pub fn simulate(seed: u64, steps: u64, check_every: u64) -> Result<Summary, Box<
 }
 
 fn random_start(rng: &mut Rng) -> Start {
-    let minor = *rng.pick(&[8, 10, 11, 11, 11, 12]);
+    let minor = *rng.pick(&[8, 10, 11, 11, 12, 13]);
     Start {
         config: random_config(rng),
         version: TorchVersion::new(2, minor),

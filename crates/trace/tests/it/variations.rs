@@ -343,7 +343,10 @@ fn keys_tell_the_oldest_version_that_writes_them() {
     assert_eq!(of(&set), (2, 3));
     assert_eq!(of(&strip(&["user_metadata", "compile_context", "time_us"])), (2, 0));
     let host = with(strip(&[]), "host_traces", list([]));
-    assert_eq!(of(&host), (2, 12));
+    assert_eq!(of(&host), (2, 14));
+    let settings =
+        dict([("PYTORCH_CUDA_ALLOC_CONF", text("")), ("max_round_threshold", text("-1"))]);
+    assert_eq!(of(&with(strip(&[]), "allocator_settings", settings)), (2, 13));
 }
 
 #[test]

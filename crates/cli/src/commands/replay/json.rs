@@ -110,7 +110,7 @@ impl Report {
             file: input::shown(&args.file),
             device,
             torch_version_guess: snapshot.version_guess.map(|v| v.to_string()),
-            torch_version: request.version.to_string(),
+            torch_version: recording.version.to_string(),
             events: recording.entries,
             settings: SettingsReport {
                 replayed: replayed.unwrap_or_else(|| recorded.clone()),

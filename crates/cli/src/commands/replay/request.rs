@@ -25,6 +25,8 @@ pub(super) struct Request {
     pub(super) capacity: Option<u64>,
     total: Option<u64>,
     addresses: Option<Arc<[u64]>>,
+    /// Whether the version is a guess from the file.
+    guessed: bool,
     notes: Vec<String>,
 }
 
@@ -86,6 +88,7 @@ impl Request {
             capacity: args.capacity,
             total: args.total,
             addresses,
+            guessed: args.torch.is_none(),
             notes,
         })
     }
@@ -106,18 +109,18 @@ impl Request {
             Some(addrs) => Addresses::Listed(Arc::clone(addrs)),
             None => Addresses::Driver,
         };
-        let mut conditions = self.conditions(addresses);
+        let mut conditions = self.conditions(addresses, answer.recording.version);
         if answer.what_if.is_none() {
             conditions.limit = answer.recording.limit;
         }
         replayed_snapshot(source, device, &answer.recording, &conditions)
     }
 
-    fn conditions(&self, addresses: Addresses) -> Conditions {
+    fn conditions(&self, addresses: Addresses, version: TorchVersion) -> Conditions {
         Conditions {
             config: self.conf.clone().unwrap_or_else(|| self.recorded.clone()),
             changes: self.changes.clone(),
-            version: self.version,
+            version,
             limit: self.capacity,
             total: self.total,
             addresses,
@@ -143,6 +146,7 @@ pub(super) fn answer(request: &Request, device: &DeviceTrace) -> Answer {
     let mut options = VerifyOptions::new(request.recorded.clone(), request.version);
     options.total = request.total;
     options.limit = request.capacity;
+    options.other_ties = request.guessed;
     if !request.is_what_if() {
         options.changes = request.changes.clone();
     }
@@ -171,8 +175,10 @@ fn replay(request: &Request, recording: &Recording, assumptions: &mut Vec<String
         Some(addrs) => Addresses::Listed(Arc::clone(addrs)),
         None => Addresses::Driver,
     };
-    let run =
-        |addresses| what_if(&recording.program, &recording.calls, &request.conditions(addresses));
+    let run = |addresses| {
+        let conditions = request.conditions(addresses, recording.version);
+        what_if(&recording.program, &recording.calls, &conditions)
+    };
     let peak = |o: &Outcome| o.stats.all(vramwise_model::stats::Family::ReservedBytes).peak;
     let outcome = run(addresses);
     let mut range = (peak(&outcome), peak(&outcome));

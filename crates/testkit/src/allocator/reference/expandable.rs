@@ -64,14 +64,16 @@ impl<D: Device> Reference<D> {
         let total = self.device.total_bytes();
         let size = (total + total / 8).div_ceil(granule) * granule;
         let base = self.device.reserve(size)?;
+        let (number, of_block) = (self.new_number(), self.new_number());
         self.segments.push(Segment {
+            number,
             base,
             size,
             pool: request.pool,
             small: request.small,
             stream: request.stream,
             granule: Some(granule),
-            blocks: vec![unmapped(base, size)],
+            blocks: vec![unmapped(of_block, base, size)],
         });
         // Mapping all of a reservation that is still too short must fail: it exceeds the card.
         if size < request.size { None } else { Some(base) }
@@ -92,7 +94,8 @@ impl<D: Device> Reference<D> {
         block.size = bytes;
         block.mapped = true;
         if rest > 0 {
-            self.segments[s].blocks.insert(b + 1, unmapped(addr + bytes, rest));
+            let number = self.new_number();
+            self.segments[s].blocks.insert(b + 1, unmapped(number, addr + bytes, rest));
         }
         let (merged, _, _) = self.merge(addr);
         self.stamp(merged);
@@ -116,17 +119,19 @@ impl<D: Device> Reference<D> {
             return;
         }
         // The interior keeps the object, the leftovers are new ones.
+        let (first, second) = (self.new_number(), self.new_number());
+        let old = &self.segments[s].blocks[b];
         let mut interior = old.clone();
         (interior.addr, interior.size, interior.mapped) = (base + from, to - from, false);
         let blocks = &mut self.segments[s].blocks;
         blocks[b] = interior;
-        let leftover = |addr, size| Block { mapped: true, ..unmapped(addr, size) };
+        let leftover = |number, addr, size| Block { mapped: true, ..unmapped(number, addr, size) };
         let (front, back) = (from - a, end - to);
         if back > 0 {
-            blocks.insert(b + 1, leftover(base + to, back));
+            blocks.insert(b + 1, leftover(second, base + to, back));
         }
         if front > 0 {
-            blocks.insert(b, leftover(base + a, front));
+            blocks.insert(b, leftover(first, base + a, front));
         }
         if front > 0 {
             self.stamp(base + a);
@@ -152,8 +157,9 @@ impl<D: Device> Reference<D> {
     }
 }
 
-fn unmapped(addr: u64, size: u64) -> Block {
+fn unmapped(number: u64, addr: u64, size: u64) -> Block {
     Block {
+        number,
         addr,
         size,
         requested: 0,

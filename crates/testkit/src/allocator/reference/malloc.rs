@@ -117,7 +117,7 @@ impl<D: Device> Reference<D> {
         let stream = self.handles[request.stream as usize];
         let list = self.free_list(pool, small);
         let on_stream = |i: usize| list.get(i).filter(|(s, ..)| *s == stream).copied();
-        let mut i = list.iter().position(|e| *e >= (stream, size, 0))?;
+        let mut i = list.iter().position(|(s, bytes, _)| (*s, *bytes) >= (stream, size))?;
         let mut b = on_stream(i)?;
         // 3.
         let expandable = |addr| self.segment(addr).granule.is_some();
@@ -186,7 +186,9 @@ impl<D: Device> Reference<D> {
             self.took("refused by the device");
             return None;
         };
+        let (number, of_block) = (self.new_number(), self.new_number());
         self.segments.push(Segment {
+            number,
             base: addr,
             size: seg,
             pool,
@@ -194,6 +196,7 @@ impl<D: Device> Reference<D> {
             stream,
             granule: None,
             blocks: vec![Block {
+                number: of_block,
                 addr,
                 size: seg,
                 requested: 0,
@@ -239,11 +242,12 @@ impl<D: Device> Reference<D> {
         let ordinary = self.segment(addr).granule.is_none();
         let rest = whole - size;
         if self.should_split(request, rest) {
+            let number = self.new_number();
             let (s, b) = self.find(addr);
             let remainder = &mut self.segments[s].blocks[b];
             remainder.addr += size;
             remainder.size = rest;
-            let front = Block { addr, size, uses: Vec::new(), ..remainder.clone() };
+            let front = Block { number, addr, size, uses: Vec::new(), ..remainder.clone() };
             self.segments[s].blocks.insert(b, front);
             self.stamp(addr + size);
             if ordinary && was_split {

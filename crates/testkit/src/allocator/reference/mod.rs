@@ -30,6 +30,8 @@ pub use stats::{Counters, Quadruple, Sums};
 
 #[derive(Clone, Debug)]
 struct Block {
+    /// Number of the object in the order of creation.
+    number: u64,
     addr: u64,
     size: u64,
     /// Size of the last request of this object, stale when free.
@@ -51,6 +53,8 @@ impl Block {
 
 #[derive(Clone, Debug)]
 struct Segment {
+    /// Number in the order of creation.
+    number: u64,
     base: u64,
     size: u64,
     pool: usize,
@@ -103,6 +107,8 @@ pub struct Reference<D> {
     counters: Counters,
     history: Vec<Entry>,
     lost: u64,
+    /// Segments and blocks made so far.
+    made: u64,
     branches: BTreeMap<&'static str, u64>,
 }
 
@@ -123,6 +129,7 @@ impl<D: Device> Reference<D> {
             reserved: 0,
             history: Vec::new(),
             lost: 0,
+            made: 0,
             branches: BTreeMap::new(),
             device,
             config,
@@ -281,16 +288,28 @@ impl<D: Device> Reference<D> {
         self.segment(addr).blocks.len() > 1
     }
 
-    /// §2.1: (handle, size, address) of all free mapped blocks of a pool half, ascending.
+    fn new_number(&mut self) -> u64 {
+        self.made += 1;
+        self.made
+    }
+
+    /// §2.1: (handle, size, address) of all free mapped blocks of a pool half, by handle and size. Among
+    /// equals: up to 2.11 by address, in 2.12 by the age of the block, then by the age of the segment.
     fn free_list(&self, pool: usize, small: bool) -> Vec<(u64, u64, u64)> {
         let mut list = Vec::new();
         for segment in self.segments.iter().filter(|s| s.pool == pool && s.small == small) {
             for block in segment.blocks.iter().filter(|b| b.mapped && b.is_free()) {
-                list.push((self.handles[segment.stream as usize], block.size, block.addr));
+                let place = match self.version.minor {
+                    ..=11 => (0, block.addr),
+                    12 => (0, block.number),
+                    13.. => (segment.number, block.addr),
+                };
+                let handle = self.handles[segment.stream as usize];
+                list.push((handle, block.size, place, block.addr));
             }
         }
         list.sort_unstable();
-        list
+        list.into_iter().map(|(handle, size, _, addr)| (handle, size, addr)).collect()
     }
 
     /// §3.3: `addr`'s block absorbs prev, then next. Its address afterwards, the number of absorbed

@@ -92,7 +92,10 @@ impl<D: Device> Reference<D> {
         let list = self.free_list(request.pool, request.small);
         let stays = |r: &Self, addr| r.segment(addr).granule.is_some() || r.has_neighbour(addr);
         // 1. and 2.
-        let position = list.iter().position(|e| *e >= (stream, need, 0)).unwrap_or(list.len());
+        let position = list
+            .iter()
+            .position(|(s, size, _)| (*s, *size) >= (stream, need))
+            .unwrap_or(list.len());
         if let Some((s, _, addr)) = list.get(position)
             && *s == stream
         {
