@@ -9,10 +9,12 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import random
 import sys
 import traceback
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
+_SEED = 0
 _ROOM = os.environ.get("VRAMWISE_REHEARSAL", "")
 
 
@@ -77,11 +79,12 @@ def _hooks(config):
     def torch(module):
         import vramwise_record
 
+        module.default_generator.manual_seed(_SEED)
         vramwise_record.install(module, config, _ROOM)
         if learns:
             import vramwise_values
 
-            vramwise_values.install(module, _ROOM)
+            vramwise_values.install(module, _ROOM, config.get("assume") or {})
         if config.get("strategies"):
             import vramwise_strategies
 
@@ -99,6 +102,7 @@ def _hooks(config):
 
     hooks = {
         "torch": torch,
+        "numpy.random": lambda module: module.seed(_SEED),
         "torch.distributed.distributed_c10d": distributed,
         "torch.nn.parallel.distributed": data_parallel,
     }
@@ -112,6 +116,8 @@ def _hooks(config):
 def _start():
     with open(os.path.join(_ROOM, "emulator.json")) as file:
         config = json.load(file)
+    # Both passes are to draw the same numbers; a program that seeds its generators does so later.
+    random.seed(_SEED)
     sys.meta_path.insert(0, _Finder(_hooks(config)))
 
 

@@ -14,23 +14,33 @@ import ctypes
 import json
 import os
 import sys
+import threading
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from vramwise_counts import COUNTS, Assumptions
+from vramwise_tensors import PLAIN, WITHOUT_MEMORY, address, alias, clear, on_cpu, small, tensors
 
-# Elements up to which tensors are computed: indices and masks are small and decide what a program does;
-# of floating-point tensors only scalars and the like do.
-MOST_INTEGERS = 1 << 20
-MOST_FLOATS = 4096
-
-KNOWN, ASSUMED = 1, 2
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
-# Tensors that stand for others while shapes are worked out.
-_WITHOUT_MEMORY = ("FakeTensor", "FunctionalTensor")
+# How sure a value is: computed; computed from gradients that were taken to be finite; from what was drawn at
+# random or assumed otherwise.
+KNOWN, FINITE, ASSUMED = 1, 2, 3
+# Copies up to this size are carried by the emulated device, bytes.
+_CARRIED = 64 << 10
+# Storages up to this size are cleared when a graph has run, bytes.
+_CLEARED = 8 << 20
+_NAMES = {KNOWN: "known", FINITE: "finite", ASSUMED: "assumed", None: "unknown"}
 _EMPTY = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided"}
 # In-place operations that do not read what they overwrite.
 _OVERWRITE = {"aten::zero_", "aten::fill_", "aten::copy_", "aten::random_", "aten::normal_", "aten::uniform_",
               "aten::bernoulli_", "aten::exponential_", "aten::geometric_"}
+# In-place operations that write nothing into memory.
+_FLAGS = {"aten::_coalesced_", "aten::set_", "aten::resize_", "aten::sparse_resize_", "aten::detach_"}
+# Operations on sparse tensors that keep the places of the values, or put those of two behind one another.
+_SAME_PLACES = {"aten::clone", "aten::_to_copy", "aten::mul", "aten::div", "aten::neg", "aten::pow", "aten::sqrt",
+                "aten::add", "aten::sub"}
+# Operations that update running statistics, which their schemas do not say: the places of these.
+_UPDATED = {"aten::native_batch_norm": (3, 4), "aten::cudnn_batch_norm": (3, 4),
+            "aten::batch_norm_gather_stats": (3, 4), "aten::batch_norm_gather_stats_with_counts": (3, 4)}
 # Operations whose integer results are indices along a dimension: (place of the index, name of the argument).
 _INDICES = {"aten::topk": 1, "aten::sort": 1, "aten::argsort": 0, "aten::argmax": 0, "aten::argmin": 0,
             "aten::max": 1, "aten::min": 1, "aten::multinomial": 0, "aten::kthvalue": 1, "aten::mode": 1}
@@ -45,21 +55,10 @@ class _Op:
         self.mutable = schema.is_mutable
         self.written = [n for n, a in enumerate(schema.arguments) if a.alias_info and a.alias_info.is_write]
         self.written_names = {schema.arguments[n].name for n in self.written}
-        self.random = torch.Tag.nondeterministic_seeded in func.tags
         self.reads = self.name in ("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero")
-        self.counts = _COUNTS.get(self.name)
-
-
-def _tensors(values):
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from _tensors(value)
-
-
-def _address(tensor):
-    return tensor.untyped_storage().data_ptr()
+        self.counts = COUNTS.get(self.name)
+        self.special = _SPECIAL.get(self.name)
+        self.updated = _UPDATED.get(self.name, ())
 
 
 def _reaches_host(op, out, args):
@@ -69,64 +68,8 @@ def _reaches_host(op, out, args):
     return not op.mutable and isinstance(out, torch.Tensor) and out.device.type == "cpu"
 
 
-def _small(tensor):
-    floats = tensor.is_floating_point() or tensor.is_complex()
-    return tensor.numel() <= (MOST_FLOATS if floats else MOST_INTEGERS)
-
-
-def _alias(tensor):
-    """A CPU tensor over the same memory."""
-    storage = tensor.untyped_storage()
-    size, item = storage.nbytes(), tensor.element_size()
-    if tensor.numel() == 0 or size < item:
-        return torch.empty(tensor.shape, dtype=tensor.dtype)
-    memory = (ctypes.c_char * size).from_address(storage.data_ptr())
-    flat = torch.frombuffer(memory, dtype=tensor.dtype, count=size // item)
-    return flat.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
-
-
-def _on_cpu(value):
-    if isinstance(value, torch.Tensor):
-        return _alias(value) if value.is_cuda else value
-    if isinstance(value, (list, tuple)):
-        return type(value)(_on_cpu(v) for v in value)
-    if isinstance(value, torch.device):
-        return torch.device("cpu")
-    if isinstance(value, torch.Generator):
-        return None
-    return value
-
-
-# What an operation reads back inside itself, from its arguments on the CPU: a list of bytes, one a copy.
-def _int32(number):
-    return int(number).to_bytes(4, "little", signed=True)
-
-
-def _int64(number):
-    return int(number).to_bytes(8, "little", signed=True)
-
-
-def _masks(indices):
-    return [_int32(i.count_nonzero()) for i in indices if i is not None and i.dtype in (torch.bool, torch.uint8)]
-
-
-def _range_of(values):
-    raw = lambda v: v.reshape(1).view(torch.uint8).numpy().tobytes()
-    return [raw(values.min()), raw(values.max())] if values.numel() else []
-
-
-_COUNTS = {
-    "aten::nonzero": lambda x: [_int32(x.count_nonzero())],
-    "aten::masked_select": lambda x, mask: [_int32(torch.broadcast_to(mask, torch.broadcast_shapes(x.shape, mask.shape)).count_nonzero())],
-    "aten::index": lambda x, indices: _masks(indices),
-    "aten::index_put_": lambda x, indices, *_: _masks(indices),
-    "aten::_index_put_impl_": lambda x, indices, *_: _masks(indices),
-    "aten::_unique2": lambda x, *_: [_int64(x.unique().numel())],
-    "aten::unique_consecutive": lambda x, *_: [_int64(x.unique_consecutive().numel())],
-    "aten::bincount": lambda x, *_: _range_of(x),
-    "aten::repeat_interleave": lambda repeats, **_: [_int64(repeats.sum())],
-    "aten::equal": lambda x, y: [bytes([torch.equal(x, y)])] if x.shape == y.shape else [],
-}
+def _cuda(values):
+    return [tensor for tensor in tensors(values) if tensor.is_cuda]
 
 
 class _Device:
@@ -149,158 +92,288 @@ class _Device:
             self._next(b"", 0)
 
 
+def _finite(values, func, args, kwargs, outputs):
+    """Gradients that are scaled back, and looked at for infinities: none is found."""
+    for tensor in _cuda(args[0]):
+        values.unknown(tensor)
+    values.known[address(args[1])] = max(FINITE, values.sure([args[1]]) or ASSUMED)
+
+
+def _coalesced(values, func, args, kwargs, outputs):
+    """The places of a sparse tensor, each once, whatever the values at them."""
+    indices, source = outputs[0]._indices(), args[0]._indices()
+    values.unknown(outputs[0]._values())
+    sure = values.sure([source])
+    distinct = alias(source).unique(dim=1) if sure is not None and small(source) else None
+    if distinct is None or distinct.shape != indices.shape:
+        values.unknown(indices)
+        return
+    alias(indices).copy_(distinct)
+    values.known[address(indices)] = sure
+
+
+def _suppressed(values, func, args, kwargs, outputs):
+    """The boxes that are kept: computed, or as many as are assumed."""
+    sure = values.sure(_cuda(args))
+    if sure is not None and values.compute(func, args, kwargs, outputs, outputs):
+        values.known[address(outputs[0])] = sure
+    elif outputs[0].numel():
+        with _OwnRandomness(values):
+            order = torch.randperm(args[0].size(0))
+        alias(outputs[0]).copy_(order[: outputs[0].numel()])
+        values.known[address(outputs[0])] = ASSUMED
+
+
+def _given(values, func, args, kwargs, outputs):
+    """A tensor made of numbers of the program: a copy that is carried if it is not too large."""
+    values.given(outputs[0])
+
+
+_SPECIAL = {
+    "aten::lift_fresh": _given,
+    "aten::_amp_foreach_non_finite_check_and_unscale_": _finite,
+    "aten::_coalesce": _coalesced,
+    "torchvision::nms": _suppressed,
+}
+
+
 class Values(TorchDispatchMode):
     """Computes what can be known after each operation."""
 
-    def __init__(self):
+    supports_higher_order_operators = True
+
+    def __init__(self, assume):
         super().__init__()
-        self.known = {}  # address of a storage -> KNOWN or ASSUMED
+        self.known = {}  # address of a storage -> KNOWN, FINITE or ASSUMED
+        self.captured = {}  # address of a storage that a graph writes -> its bytes
         self.ops = {}
         self.device = _Device()
+        self.assumed = Assumptions(assume)
         self.random = 0
         self.reads = {}  # (how sure, kind) -> count
         self.places = []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if any(t not in _PLAIN for t in types):
-            if any(t.__name__ in _WITHOUT_MEMORY for t in types):
+        if any(t not in PLAIN for t in types):
+            if any(t.__name__ in WITHOUT_MEMORY for t in types):
                 return func(*args, **kwargs)
             return NotImplemented  # its own handler comes first, and its parts come back here
+        if not hasattr(func, "_schema"):
+            return self._higher_order(func, args, kwargs)
         op = self.ops.get(func)
         if op is None:
             op = self.ops[func] = _Op(func)
-        inputs = [t for t in _tensors((*args, *kwargs.values())) if t.is_cuda]
-        counted = op.counts is not None and bool(inputs)
+        inputs = _cuda((*args, *kwargs.values()))
+        counted = op.counts is not None and bool(inputs) and kwargs.get("output_size") is None
         if counted:
-            self._count(op, inputs, args, kwargs)
+            self._count(op, args)
         try:
             out = func(*args, **kwargs)
         finally:
             if counted:
                 self.device.forget()
-        outputs = [t for t in _tensors(out if isinstance(out, (list, tuple)) else (out,)) if t.is_cuda]
+        results = out if isinstance(out, (list, tuple)) else (out,)
+        outputs = _cuda(results)
         if inputs and (op.reads or _reaches_host(op, out, args)):
             self._read(op, inputs)
-        if outputs or (inputs and op.mutable):
+        if not outputs and not (inputs and op.mutable):
+            return out
+        if torch._C._cuda_isCurrentStreamCapturing():
+            self._capture(op, args, kwargs, inputs, outputs)
+        elif op.special:
+            op.special(self, func, args, kwargs, results)
+        elif op.name not in _FLAGS:
             self._follow(func, op, args, kwargs, inputs, outputs)
+            if op.name in _SAME_PLACES and not results[0].layout is torch.strided:
+                self._keep_places(args, results[0])
         return out
 
-    def _sure(self, tensors):
+    def _higher_order(self, func, args, kwargs):
+        """Operations made of functions, such as flex_attention: what comes out is not known."""
+        out = func(*args, **kwargs)
+        before = {address(t) for t in _cuda((*args, *kwargs.values()))}
+        for tensor in _cuda(out if isinstance(out, (list, tuple)) else (out,)):
+            if address(tensor) not in before:
+                self.unknown(tensor)
+        return out
+
+    def sure(self, tensors):
         """How sure the contents of tensors are; `None` = not known."""
         least = KNOWN
         for tensor in tensors:
-            sure = self.known.get(_address(tensor)) if tensor.numel() else KNOWN
+            sure = self.known.get(address(tensor)) if tensor.numel() else KNOWN
             if sure is None:
                 return None
             least = max(least, sure)
         return least
 
-    def _count(self, op, inputs, args, kwargs):
+    def given(self, tensor):
+        """A tensor whose numbers came from the host, without an operation that could be seen."""
+        for part in _cuda([tensor]):
+            if part.numel() and part.untyped_storage().nbytes() <= _CARRIED:
+                self.known[address(part)] = KNOWN
+            elif part.numel():
+                self.unknown(part)
+
+    def unknown(self, tensor):
+        """Nothing is known of a tensor; what memory held before is no answer."""
+        self.known.pop(address(tensor), None)
+        clear(tensor)
+
+    def _count(self, op, args):
         """Tells the device what the operation will read back inside itself."""
-        sure = self._sure(inputs if not op.name.startswith("aten::index") else list(_tensors([args[1]])))
-        copies = []
+        looked_at = _cuda(op.counts.looked_at(args))
+        sure = self.sure(looked_at)
         try:
+            if sure is None and op.counts.drawn:
+                sure = self._draw_masks(_cuda(op.counts.drawn(args)))
             if sure is not None:
-                copies = op.counts(*_on_cpu(args), **{k: v for k, v in kwargs.items() if k == "output_size"})
+                copies = op.counts.known(*on_cpu(args))
+            else:
+                copies = op.counts.assumed(self.assumed, *args)
+                sure = ASSUMED if op.counts.drawn or op.special else None
         except Exception:
-            copies = []
-        if sure is not None and copies:
-            self.device.answer(copies)
-        if copies or sure is None and not op.name.startswith("aten::index"):
+            _trace()
+            return
+        self.device.answer(copies)
+        if copies:
             self._note(op, sure, "integer")
+
+    def _draw_masks(self, masks):
+        """Draws masks of which nothing is known; says how sure they are then."""
+        for mask in masks:
+            if self.sure([mask]) is not None:
+                continue
+            if not small(mask) or not mask.numel():
+                return None
+            with _OwnRandomness(self):
+                order = torch.rand(mask.numel()).argsort()
+            drawn = (order < self.assumed.some(mask.numel())).reshape(mask.shape)
+            alias(mask).copy_(drawn)
+            self.known[address(mask)] = ASSUMED
+        return ASSUMED
 
     def _read(self, op, inputs):
         """Counts what the program reads from the device."""
         first = inputs[-1] if op.name == "aten::copy_" else inputs[0]
-        sure = self._sure([first])
         kind = "float" if first.is_floating_point() else "integer"
         if op.counts is None:
-            self._note(op, sure, kind)
+            self._note(op, self.sure([first]), kind)
 
     def _note(self, op, sure, kind):
-        how = {KNOWN: "known", ASSUMED: "assumed", None: "unknown"}[sure]
+        how = _NAMES[sure]
         self.reads[how, kind] = self.reads.get((how, kind), 0) + 1
         if sure != KNOWN and len(self.places) < 200:
             place = {"how": how, "kind": kind, "operation": op.name, "place": _place()}
             if place not in self.places:
                 self.places.append(place)
 
+    def _keep_places(self, args, result):
+        """The places of a sparse result are those of what it was made of, whatever the values."""
+        sources = [a for a in args if isinstance(a, torch.Tensor) and a.layout is torch.sparse_coo]
+        if result.layout is not torch.sparse_coo or sum(s._nnz() for s in sources) != result._nnz():
+            return
+        places, found = result._indices(), [s._indices() for s in sources]
+        sure = self.sure(found)
+        if sure is not None and places.numel() and small(places) and address(places) not in map(address, found):
+            alias(places).copy_(torch.cat([alias(f) for f in found], 1))
+            self.known[address(places)] = sure
+
+    def _capture(self, op, args, kwargs, inputs, outputs):
+        """What a graph will write is known neither now nor after its replays."""
+        before = {address(t) for t in inputs if t.numel()}
+        written = self._written(op, args, kwargs) if op.mutable else []
+        for tensor in written + [t for t in outputs if address(t) not in before]:
+            if tensor.numel():
+                self.captured[address(tensor)] = tensor.untyped_storage().nbytes()
+                self.unknown(tensor)
+
+    def replayed(self):
+        """A graph has run: which one does not matter, since all write what is not known."""
+        for place, size in self.captured.items():
+            self.known.pop(place, None)
+            if size <= _CLEARED:
+                ctypes.memset(place, 0, size)
+
     def _follow(self, func, op, args, kwargs, inputs, outputs):
         """Gives the results their values, as far as they can be known."""
-        before = {_address(t) for t in inputs if t.numel()}
-        fresh = [t for t in outputs if _address(t) not in before]
+        before = {address(t) for t in inputs if t.numel()}
+        fresh = [t for t in outputs if t.numel() and address(t) not in before]
         if op.mutable:
             self._follow_mutable(func, op, args, kwargs, inputs)
+            for tensor in fresh:
+                self.unknown(tensor)
             return
         if not fresh:
             return  # views
-        sure = self._sure(inputs)
-        small = all(_small(t) for t in fresh)
-        if op.name in _EMPTY:
-            sure = KNOWN
-        if sure is not None and small and self._compute(func, op, args, kwargs, fresh, outputs):
+        sure = KNOWN if op.name in _EMPTY else self.sure(inputs)
+        if sure is not None and all(small(t) for t in fresh) and self._filled(func, op, args, kwargs, fresh, outputs):
             for tensor in fresh:
-                self.known[_address(tensor)] = sure
+                self.known[address(tensor)] = sure
             return
-        for tensor in fresh:
-            self.known.pop(_address(tensor), None)
-            if _small(tensor) and tensor.numel():
-                _alias(tensor).zero_()
+        for tensor in fresh + [t for n in op.updated for t in _cuda(args[n : n + 1])]:
+            self.unknown(tensor)
+        if sure is None and all(small(t) for t in inputs) and not any(t.is_floating_point() for t in outputs):
+            # What is not known is zero everywhere: true or anything is true all the same.
+            self.compute(func, args, kwargs, fresh, outputs)
         if op.name in _INDICES:
             self._draw(op, args, kwargs, outputs)
 
-    def _compute(self, func, op, args, kwargs, fresh, outputs):
+    def _filled(self, func, op, args, kwargs, fresh, outputs):
         if op.name in _EMPTY:
             for tensor in fresh:
-                _alias(tensor).zero_()
+                clear(tensor)
             return True
+        return self.compute(func, args, kwargs, fresh, outputs)
+
+    def compute(self, func, args, kwargs, fresh, outputs):
+        """Does an operation on the CPU, and gives its results to those of the device; whether that worked."""
         try:
-            named = {name: _on_cpu(value) for name, value in kwargs.items()}
+            named = {name: on_cpu(value) for name, value in kwargs.items()}
             named.pop("pin_memory", None)
-            with self._randomness(op):
-                results = func(*_on_cpu(args), **named)
-            results = list(_tensors(results if isinstance(results, (list, tuple)) else (results,)))
-            if len(results) != len(outputs):
+            with _OwnRandomness(self):
+                results = func(*on_cpu(args), **named)
+            results = list(tensors(results if isinstance(results, (list, tuple)) else (results,)))
+            if len(results) != len(outputs) or any(r.shape != t.shape for r, t in zip(results, outputs)):
                 return False
             for result, tensor in zip(results, outputs):
-                if result.shape != tensor.shape:
-                    return False
                 if any(tensor is t for t in fresh) and tensor.numel():
-                    _alias(tensor).copy_(result)
+                    alias(tensor).copy_(result)
             return True
         except Exception:
             return False
 
-    def _follow_mutable(self, func, op, args, kwargs, inputs):
+    def _written(self, op, args, kwargs):
         written = [args[n] for n in op.written if n < len(args)]
-        written += [v for k, v in kwargs.items() if k in op.written_names]
-        written = [t for t in _tensors(written) if t.is_cuda]
+        return _cuda(written + [v for k, v in kwargs.items() if k in op.written_names])
+
+    def _follow_mutable(self, func, op, args, kwargs, inputs):
+        written = self._written(op, args, kwargs)
         if not written:
             return
         overwrites = op.name in _OVERWRITE or bool(kwargs.keys() & op.written_names)
         ids = {id(t) for t in written}
         read = [t for t in inputs if id(t) not in ids] if overwrites else inputs
-        sure = self._sure(read)
-        if sure is not None and all(_small(t) for t in written):
+        sure = self.sure(read)
+        if sure is not None and all(small(t) for t in written):
             try:
-                named = {name: _on_cpu(value) for name, value in kwargs.items()}
-                with self._randomness(op):
-                    func(*_on_cpu(args), **named)
+                named = {name: on_cpu(value) for name, value in kwargs.items()}
+                with _OwnRandomness(self):
+                    func(*on_cpu(args), **named)
             except Exception:
                 sure = None
         else:
             sure = None
         for tensor in written:
-            address = _address(tensor)
             whole = tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
-            previous = KNOWN if overwrites and whole else self.known.get(address)
-            if sure is None or previous is None:
-                self.known.pop(address, None)
-                if sure is None and _small(tensor) and tensor.numel():
-                    _alias(tensor).zero_()
+            previous = KNOWN if overwrites and whole else self.known.get(address(tensor))
+            if sure is None:
+                self.unknown(tensor)
+            elif previous is None:
+                self.known.pop(address(tensor), None)
             else:
-                self.known[address] = max(sure, previous)
+                self.known[address(tensor)] = max(sure, previous)
 
     def _draw(self, op, args, kwargs, outputs):
         """Indices that nothing is known of: any of the possible ones."""
@@ -315,20 +388,17 @@ class Values(TorchDispatchMode):
             dim = numbers[at] if at < len(numbers) and op.name != "aten::multinomial" else -1
         flat = target.dim() == 0 and source.dim() > 0
         extent = source.numel() if flat else source.size(dim)
-        if not _small(target) or target.numel() == 0 or extent == 0:
+        if not small(target) or target.numel() == 0 or extent == 0:
             return
-        with self._randomness(op, always=True):
+        with _OwnRandomness(self):
             if op.name in ("aten::topk", "aten::sort", "aten::argsort"):
                 # No index comes twice along the dimension.
                 order = torch.rand(source.shape).argsort(dim)
                 drawn = order.narrow(dim, 0, target.size(dim))
             else:
                 drawn = torch.randint(0, extent, target.shape)
-        _alias(target).copy_(drawn)
-        self.known[_address(target)] = ASSUMED
-
-    def _randomness(self, op, always=False):
-        return _OwnRandomness(self) if op.random or always else _NOTHING
+        alias(target).copy_(drawn)
+        self.known[address(target)] = ASSUMED
 
     def report(self, room):
         report = {"schema": 1, "reads": [{"how": h, "kind": k, "count": n} for (h, k), n in sorted(self.reads.items())],
@@ -354,17 +424,6 @@ class _OwnRandomness:
         torch.default_generator.set_state(self.state)
 
 
-class _Nothing:
-    def __enter__(self):
-        pass
-
-    def __exit__(self, *_):
-        pass
-
-
-_NOTHING = _Nothing()
-
-
 def _place():
     """The innermost line outside installed packages, which is the program's own."""
     frame = sys._getframe(2)
@@ -377,9 +436,89 @@ def _place():
     return ""
 
 
-def install(_torch, room):
+def _trace():
+    """For who works on this file: what went wrong without harm to the program."""
+    if os.environ.get("VRAMWISE_TRACE"):
+        import traceback
+
+        traceback.print_exc()
+
+
+class _InThread(TorchDispatchMode):
+    """The same layer in another thread: each has modes of its own."""
+
+    def __init__(self, values):
+        super().__init__()
+        self.values = values
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return self.values.__torch_dispatch__(func, types, args, kwargs)
+
+
+def _in_each_thread(values):
+    def started(_frame, _event, _argument):
+        sys.setprofile(None)
+        _InThread(values).__enter__()
+
+    threading.setprofile(started)
+
+
+def _after(kind, name, then):
+    """Has `then(self)` called after each call of a method."""
+    inner = getattr(kind, name, None)
+    if inner is None:
+        return
+
+    def both(self, *args, **kwargs):
+        result = inner(self, *args, **kwargs)
+        then(self)
+        return result
+
+    both.__doc__ = inner.__doc__
+    setattr(kind, name, both)
+
+
+def _made_of_numbers(holder, name, values):
+    """Has `values` told of tensors that a function makes of the program's numbers."""
+    inner = getattr(holder, name)
+
+    def make(*args, **kwargs):
+        made = inner(*args, **kwargs)
+        if isinstance(made, torch.Tensor) and made.is_cuda and not any(made is a for a in args):
+            source = args[1] if holder is torch.Tensor and len(args) > 1 else args[0] if args else None
+            if not isinstance(source, torch.Tensor):
+                values.given(made)
+        return made
+
+    make.__doc__ = inner.__doc__
+    setattr(holder, name, make)
+
+
+def _ctc_without_mode(module):
+    """Under a mode such as this torch takes a way for CTC that refuses lengths on the host: it gets numbers."""
+    inner = module.ctc_loss
+
+    def ctc_loss(log_probs, targets, *rest, **kwargs):
+        numbers = lambda value: value.cpu().tolist() if isinstance(value, torch.Tensor) else value
+        rest = [*map(numbers, rest[:2]), *rest[2:]]
+        for name in ("input_lengths", "target_lengths"):
+            if name in kwargs:
+                kwargs[name] = numbers(kwargs[name])
+        return inner(log_probs, targets, *rest, **kwargs)
+
+    ctc_loss.__doc__ = inner.__doc__
+    module.ctc_loss = ctc_loss
+
+
+def install(module, room, assume):
     """Switches the layer on, for the whole process."""
-    values = Values()
+    values = Values(assume)
     values.__enter__()
+    _in_each_thread(values)
+    _after(module.cuda.CUDAGraph, "replay", lambda _graph: values.replayed())
+    _after(module.UntypedStorage, "resize_", lambda storage: values.known.pop(storage.data_ptr(), None))
+    _ctc_without_mode(module)
+    for holder, name in ((module, "as_tensor"), (module, "asarray"), (module.Tensor, "new_tensor")):
+        _made_of_numbers(holder, name, values)
     owner = os.getpid()
     atexit.register(lambda: values.report(room) if os.getpid() == owner else None)

@@ -48,6 +48,8 @@ pub struct Reads {
     pub known: u64,
     /// Those that follow from indices drawn at random.
     pub assumed: u64,
+    /// Numbers that follow from gradients taken to be finite.
+    pub finite: u64,
     /// Those that are not known.
     pub unknown: u64,
     /// Floating-point numbers that are not known, such as losses.
@@ -191,6 +193,7 @@ fn reads(session: &Session, values: &Values) -> Option<Reads> {
     for (_, report) in read_all::<ValuesReport>(&place, "values.") {
         for read in &report.reads {
             match (read.how.as_str(), read.kind.as_str()) {
+                ("finite", _) => reads.finite += read.count,
                 ("unknown", "float") => reads.unknown_floats += read.count,
                 ("unknown", _) => reads.unknown += read.count,
                 ("assumed", _) => reads.assumed += read.count,
@@ -236,9 +239,17 @@ fn doubt(rehearsal: &Rehearsal, session: &Session, strict: bool, outcome: &mut O
                 at("unknown", "integer")
             ));
         }
+        if reads.finite > 0 {
+            let place = reads.places.iter().find(|p| p.how == "finite");
+            let place = place.map_or(String::new(), |p| format!(", first at {}", p.place));
+            uncertain.push(format!(
+                "gradients were taken to be finite wherever a gradient scaler looks for infinities: it \
+                 skips no step and does not lower its scale{place}"
+            ));
+        }
         if reads.assumed > 0 {
             uncertain.push(format!(
-                "{} values that the program read follow from indices drawn at random{}",
+                "{} values that the program read follow from indices and masks drawn at random{}",
                 reads.assumed,
                 at("assumed", "integer")
             ));
@@ -251,6 +262,12 @@ fn doubt(rehearsal: &Rehearsal, session: &Session, strict: bool, outcome: &mut O
                 at("unknown", "float")
             ));
         }
+    }
+    if let Some((world_size, _)) = rehearsal.rank.filter(|(world_size, _)| *world_size > 1) {
+        uncertain.push(format!(
+            "{world_size} ranks are simulated: what NCCL itself takes on the device, beside PyTorch's \
+             memory, is not counted"
+        ));
     }
     let (unknown, mismatches) = (sum(|r| r.values.unknown), sum(|r| r.values.mismatches));
     if mismatches > 0 {

@@ -238,6 +238,10 @@ impl Rehearsal {
             .env("PYTHONPATH", before("PYTHONPATH", session.path("python").into_os_string()))
             // Which real cards are visible says nothing about the emulated ones.
             .env_remove("CUDA_VISIBLE_DEVICES");
+        // Both passes are to walk through sets in the same order.
+        if std::env::var_os("PYTHONHASHSEED").is_none() {
+            command.env("PYTHONHASHSEED", "0");
+        }
         // A pass must not find the other one's compiled kernels: what is measured while compiling
         // takes memory too.
         // Stacks show where compiled code lies by the name that torch.compile gives such directories.

@@ -165,7 +165,7 @@ impl Report {
             uncertain: run.uncertain.clone(),
             values: outcome.reads.as_ref().map(|reads| ValuesReport {
                 known: reads.known,
-                assumed: reads.assumed,
+                assumed: reads.assumed + reads.finite,
                 unknown: reads.unknown,
                 unknown_floats: reads.unknown_floats,
                 places: reads.places.iter().map(PlaceReport::from).collect(),
