@@ -199,8 +199,7 @@ PROGRAMS = {
 def bare(value):
     """The snapshot without stacks and times, which say nothing about the allocator."""
     if isinstance(value, dict):
-        left_out = ("frames", "time_us", "compile_context", "user_metadata")
-        return {key: bare(part) for key, part in value.items() if key not in left_out}
+        return {key: bare(part) for key, part in value.items() if key not in ("frames", "time_us")}
     return [bare(part) for part in value] if isinstance(value, list) else value
 
 

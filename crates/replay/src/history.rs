@@ -91,7 +91,7 @@ impl History {
             if all_told {
                 while told.next_if(|(row, _)| (*row as usize) < i).is_some() {}
                 let named = told.peek().filter(|(row, _)| *row as usize == i);
-                let pool = named.and_then(|(_, id)| ids.iter().position(|known| known == id));
+                let pool = named.and_then(|(_, id)| ids.binary_search(id).ok());
                 all_told = pool.is_some();
                 history.told.push(pool.and_then(|p| u32::try_from(p).ok()).unwrap_or(0));
             }

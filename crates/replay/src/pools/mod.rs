@@ -318,7 +318,7 @@ fn known_at_end(
     layout.segments.iter().map(|s| if s.alive { pool_of(s) } else { None }).collect()
 }
 
-/// The pools that a snapshot names, the default one first, then ascending.
+/// The pools that a snapshot names, ascending: the default one, `(0, 0)`, is the first.
 pub(crate) fn snapshot_pools(device: &DeviceTrace) -> Vec<(u64, u64)> {
     let of_events = device.events.pool_id.iter().map(|(_, id)| *id);
     let of_segments = device.segments.iter().map(|s| s.pool_id);
