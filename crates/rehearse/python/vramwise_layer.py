@@ -87,4 +87,11 @@ def install(module, room, assume):
     for holder, name in ((module, "as_tensor"), (module, "asarray"), (module.Tensor, "new_tensor")):
         _made_of_numbers(holder, name, values)
     owner = os.getpid()
-    atexit.register(lambda: values.report(room) if os.getpid() == owner else None)
+
+    def finish():
+        if os.getpid() == owner:
+            values.report(room)
+            # What is freed while Python ends must not come here any more.
+            values.__exit__(None, None, None)
+
+    atexit.register(finish)
