@@ -79,7 +79,9 @@ def _hooks(config):
     def torch(module):
         import vramwise_record
 
-        module.default_generator.manual_seed(_SEED)
+        generator = getattr(module, "default_generator", None)
+        if generator is not None:
+            generator.manual_seed(_SEED)
         vramwise_record.install(module, config, _ROOM)
         if learns:
             import vramwise_layer
