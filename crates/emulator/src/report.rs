@@ -48,6 +48,7 @@ pub(crate) fn write(machine: &mut Machine) {
         "values": {
             "answered": values.answered,
             "unknown": values.unknown,
+            "large": values.large,
             "mismatches": values.mismatches,
             "details": values.details,
         },

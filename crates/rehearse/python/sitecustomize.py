@@ -79,12 +79,14 @@ def _hooks(config):
     def torch(module):
         import vramwise_record
 
-        module.default_generator.manual_seed(_SEED)
+        generator = getattr(module, "default_generator", None)
+        if generator is not None:
+            generator.manual_seed(_SEED)
         vramwise_record.install(module, config, _ROOM)
         if learns:
-            import vramwise_values
+            import vramwise_layer
 
-            vramwise_values.install(module, _ROOM, config.get("assume") or {})
+            vramwise_layer.install(module, _ROOM, config.get("assume") or {})
         if config.get("strategies"):
             import vramwise_strategies
 

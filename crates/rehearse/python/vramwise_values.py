@@ -9,67 +9,19 @@ The emulated device logs what is copied to the host; the second pass, which has 
 frees and allocates as always, is answered from that log.
 """
 
-import atexit
 import ctypes
 import json
 import os
 import sys
-import threading
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from vramwise_counts import COUNTS, Assumptions
+from vramwise_counts import Assumptions
+from vramwise_operations import (
+    ASSUMED, CARRIED, CLEARED, EMPTY, FLAGS, INDICES, KNOWN, NAMES, OVERWRITE, SAME_PLACES, Op, OwnRandomness, cuda,
+    reaches_host,
+)
 from vramwise_tensors import PLAIN, WITHOUT_MEMORY, address, alias, clear, on_cpu, small, tensors
-
-# How sure a value is: computed; computed from gradients that were taken to be finite; from what was drawn at
-# random or assumed otherwise.
-KNOWN, FINITE, ASSUMED = 1, 2, 3
-# Copies up to this size are carried by the emulated device, bytes.
-_CARRIED = 64 << 10
-# Storages up to this size are cleared when a graph has run, bytes.
-_CLEARED = 8 << 20
-_NAMES = {KNOWN: "known", FINITE: "finite", ASSUMED: "assumed", None: "unknown"}
-_EMPTY = {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided"}
-# In-place operations that do not read what they overwrite.
-_OVERWRITE = {"aten::zero_", "aten::fill_", "aten::copy_", "aten::random_", "aten::normal_", "aten::uniform_",
-              "aten::bernoulli_", "aten::exponential_", "aten::geometric_"}
-# In-place operations that write nothing into memory.
-_FLAGS = {"aten::_coalesced_", "aten::set_", "aten::resize_", "aten::sparse_resize_", "aten::detach_"}
-# Operations on sparse tensors that keep the places of the values, or put those of two behind one another.
-_SAME_PLACES = {"aten::clone", "aten::_to_copy", "aten::mul", "aten::div", "aten::neg", "aten::pow", "aten::sqrt",
-                "aten::add", "aten::sub"}
-# Operations that update running statistics, which their schemas do not say: the places of these.
-_UPDATED = {"aten::native_batch_norm": (3, 4), "aten::cudnn_batch_norm": (3, 4),
-            "aten::batch_norm_gather_stats": (3, 4), "aten::batch_norm_gather_stats_with_counts": (3, 4)}
-# Operations whose integer results are indices along a dimension: (place of the index, name of the argument).
-_INDICES = {"aten::topk": 1, "aten::sort": 1, "aten::argsort": 0, "aten::argmax": 0, "aten::argmin": 0,
-            "aten::max": 1, "aten::min": 1, "aten::multinomial": 0, "aten::kthvalue": 1, "aten::mode": 1}
-
-
-class _Op:
-    """What is to be known of an operation, found out once."""
-
-    def __init__(self, func):
-        schema = func._schema
-        self.name = schema.name
-        self.mutable = schema.is_mutable
-        self.written = [n for n, a in enumerate(schema.arguments) if a.alias_info and a.alias_info.is_write]
-        self.written_names = {schema.arguments[n].name for n in self.written}
-        self.reads = self.name in ("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero")
-        self.counts = COUNTS.get(self.name)
-        self.special = _SPECIAL.get(self.name)
-        self.updated = _UPDATED.get(self.name, ())
-
-
-def _reaches_host(op, out, args):
-    """Whether values came from the device to the host."""
-    if op.name == "aten::copy_":
-        return not args[0].is_cuda
-    return not op.mutable and isinstance(out, torch.Tensor) and out.device.type == "cpu"
-
-
-def _cuda(values):
-    return [tensor for tensor in tensors(values) if tensor.is_cuda]
 
 
 class _Device:
@@ -90,51 +42,6 @@ class _Device:
         """What was not asked for answers nothing else: no copy has this size."""
         if self._next:
             self._next(b"", 0)
-
-
-def _finite(values, func, args, kwargs, outputs):
-    """Gradients that are scaled back, and looked at for infinities: none is found."""
-    for tensor in _cuda(args[0]):
-        values.unknown(tensor)
-    values.known[address(args[1])] = max(FINITE, values.sure([args[1]]) or ASSUMED)
-
-
-def _coalesced(values, func, args, kwargs, outputs):
-    """The places of a sparse tensor, each once, whatever the values at them."""
-    indices, source = outputs[0]._indices(), args[0]._indices()
-    values.unknown(outputs[0]._values())
-    sure = values.sure([source])
-    distinct = alias(source).unique(dim=1) if sure is not None and small(source) else None
-    if distinct is None or distinct.shape != indices.shape:
-        values.unknown(indices)
-        return
-    alias(indices).copy_(distinct)
-    values.known[address(indices)] = sure
-
-
-def _suppressed(values, func, args, kwargs, outputs):
-    """The boxes that are kept: computed, or as many as are assumed."""
-    sure = values.sure(_cuda(args))
-    if sure is not None and values.compute(func, args, kwargs, outputs, outputs):
-        values.known[address(outputs[0])] = sure
-    elif outputs[0].numel():
-        with _OwnRandomness(values):
-            order = torch.randperm(args[0].size(0))
-        alias(outputs[0]).copy_(order[: outputs[0].numel()])
-        values.known[address(outputs[0])] = ASSUMED
-
-
-def _given(values, func, args, kwargs, outputs):
-    """A tensor made of numbers of the program: a copy that is carried if it is not too large."""
-    values.given(outputs[0])
-
-
-_SPECIAL = {
-    "aten::lift_fresh": _given,
-    "aten::_amp_foreach_non_finite_check_and_unscale_": _finite,
-    "aten::_coalesce": _coalesced,
-    "torchvision::nms": _suppressed,
-}
 
 
 class Values(TorchDispatchMode):
@@ -163,8 +70,8 @@ class Values(TorchDispatchMode):
             return self._higher_order(func, args, kwargs)
         op = self.ops.get(func)
         if op is None:
-            op = self.ops[func] = _Op(func)
-        inputs = _cuda((*args, *kwargs.values()))
+            op = self.ops[func] = Op(func)
+        inputs = cuda((*args, *kwargs.values()))
         counted = op.counts is not None and bool(inputs) and kwargs.get("output_size") is None
         if counted:
             self._count(op, args)
@@ -174,8 +81,8 @@ class Values(TorchDispatchMode):
             if counted:
                 self.device.forget()
         results = out if isinstance(out, (list, tuple)) else (out,)
-        outputs = _cuda(results)
-        if inputs and (op.reads or _reaches_host(op, out, args)):
+        outputs = cuda(results)
+        if inputs and (op.reads or reaches_host(op, out, args)):
             self._read(op, inputs)
         if not outputs and not (inputs and op.mutable):
             return out
@@ -183,17 +90,17 @@ class Values(TorchDispatchMode):
             self._capture(op, args, kwargs, inputs, outputs)
         elif op.special:
             op.special(self, func, args, kwargs, results)
-        elif op.name not in _FLAGS:
+        elif op.name not in FLAGS:
             self._follow(func, op, args, kwargs, inputs, outputs)
-            if op.name in _SAME_PLACES and not results[0].layout is torch.strided:
+            if op.name in SAME_PLACES and not results[0].layout is torch.strided:
                 self._keep_places(args, results[0])
         return out
 
     def _higher_order(self, func, args, kwargs):
         """Operations made of functions, such as flex_attention: what comes out is not known."""
         out = func(*args, **kwargs)
-        before = {address(t) for t in _cuda((*args, *kwargs.values()))}
-        for tensor in _cuda(out if isinstance(out, (list, tuple)) else (out,)):
+        before = {address(t) for t in cuda((*args, *kwargs.values()))}
+        for tensor in cuda(out if isinstance(out, (list, tuple)) else (out,)):
             if address(tensor) not in before:
                 self.unknown(tensor)
         return out
@@ -210,8 +117,8 @@ class Values(TorchDispatchMode):
 
     def given(self, tensor):
         """A tensor whose numbers came from the host, without an operation that could be seen."""
-        for part in _cuda([tensor]):
-            if part.numel() and part.untyped_storage().nbytes() <= _CARRIED:
+        for part in cuda([tensor]):
+            if part.numel() and part.untyped_storage().nbytes() <= CARRIED:
                 self.known[address(part)] = KNOWN
             elif part.numel():
                 self.unknown(part)
@@ -223,11 +130,11 @@ class Values(TorchDispatchMode):
 
     def _count(self, op, args):
         """Tells the device what the operation will read back inside itself."""
-        looked_at = _cuda(op.counts.looked_at(args))
+        looked_at = cuda(op.counts.looked_at(args))
         sure = self.sure(looked_at)
         try:
             if sure is None and op.counts.drawn:
-                sure = self._draw_masks(_cuda(op.counts.drawn(args)))
+                sure = self._draw_masks(cuda(op.counts.drawn(args)))
             if sure is not None:
                 copies = op.counts.known(*on_cpu(args))
             else:
@@ -247,7 +154,7 @@ class Values(TorchDispatchMode):
                 continue
             if not small(mask) or not mask.numel():
                 return None
-            with _OwnRandomness(self):
+            with OwnRandomness(self):
                 order = torch.rand(mask.numel()).argsort()
             drawn = (order < self.assumed.some(mask.numel())).reshape(mask.shape)
             alias(mask).copy_(drawn)
@@ -262,7 +169,7 @@ class Values(TorchDispatchMode):
             self._note(op, self.sure([first]), kind)
 
     def _note(self, op, sure, kind):
-        how = _NAMES[sure]
+        how = NAMES[sure]
         self.reads[how, kind] = self.reads.get((how, kind), 0) + 1
         if sure != KNOWN and len(self.places) < 200:
             place = {"how": how, "kind": kind, "operation": op.name, "place": _place()}
@@ -293,7 +200,7 @@ class Values(TorchDispatchMode):
         """A graph has run: which one does not matter, since all write what is not known."""
         for place, size in self.captured.items():
             self.known.pop(place, None)
-            if size <= _CLEARED:
+            if size <= CLEARED:
                 ctypes.memset(place, 0, size)
 
     def _follow(self, func, op, args, kwargs, inputs, outputs):
@@ -307,21 +214,21 @@ class Values(TorchDispatchMode):
             return
         if not fresh:
             return  # views
-        sure = KNOWN if op.name in _EMPTY else self.sure(inputs)
+        sure = KNOWN if op.name in EMPTY else self.sure(inputs)
         if sure is not None and all(small(t) for t in fresh) and self._filled(func, op, args, kwargs, fresh, outputs):
             for tensor in fresh:
                 self.known[address(tensor)] = sure
             return
-        for tensor in fresh + [t for n in op.updated for t in _cuda(args[n : n + 1])]:
+        for tensor in fresh + [t for n in op.updated for t in cuda(args[n : n + 1])]:
             self.unknown(tensor)
         if sure is None and all(small(t) for t in inputs) and not any(t.is_floating_point() for t in outputs):
             # What is not known is zero everywhere: true or anything is true all the same.
             self.compute(func, args, kwargs, fresh, outputs)
-        if op.name in _INDICES:
+        if op.name in INDICES:
             self._draw(op, args, kwargs, outputs)
 
     def _filled(self, func, op, args, kwargs, fresh, outputs):
-        if op.name in _EMPTY:
+        if op.name in EMPTY:
             for tensor in fresh:
                 clear(tensor)
             return True
@@ -332,7 +239,7 @@ class Values(TorchDispatchMode):
         try:
             named = {name: on_cpu(value) for name, value in kwargs.items()}
             named.pop("pin_memory", None)
-            with _OwnRandomness(self):
+            with OwnRandomness(self):
                 results = func(*on_cpu(args), **named)
             results = list(tensors(results if isinstance(results, (list, tuple)) else (results,)))
             if len(results) != len(outputs) or any(r.shape != t.shape for r, t in zip(results, outputs)):
@@ -346,20 +253,20 @@ class Values(TorchDispatchMode):
 
     def _written(self, op, args, kwargs):
         written = [args[n] for n in op.written if n < len(args)]
-        return _cuda(written + [v for k, v in kwargs.items() if k in op.written_names])
+        return cuda(written + [v for k, v in kwargs.items() if k in op.written_names])
 
     def _follow_mutable(self, func, op, args, kwargs, inputs):
         written = self._written(op, args, kwargs)
         if not written:
             return
-        overwrites = op.name in _OVERWRITE or bool(kwargs.keys() & op.written_names)
+        overwrites = op.name in OVERWRITE or bool(kwargs.keys() & op.written_names)
         ids = {id(t) for t in written}
         read = [t for t in inputs if id(t) not in ids] if overwrites else inputs
         sure = self.sure(read)
         if sure is not None and all(small(t) for t in written):
             try:
                 named = {name: on_cpu(value) for name, value in kwargs.items()}
-                with _OwnRandomness(self):
+                with OwnRandomness(self):
                     func(*on_cpu(args), **named)
             except Exception:
                 sure = None
@@ -377,7 +284,7 @@ class Values(TorchDispatchMode):
 
     def _draw(self, op, args, kwargs, outputs):
         """Indices that nothing is known of: any of the possible ones."""
-        place = _INDICES[op.name]
+        place = INDICES[op.name]
         if place >= len(outputs) or outputs[place].dtype != torch.int64 or not args[0].dim():
             return
         source, target = args[0], outputs[place]
@@ -390,7 +297,7 @@ class Values(TorchDispatchMode):
         extent = source.numel() if flat else source.size(dim)
         if not small(target) or target.numel() == 0 or extent == 0:
             return
-        with _OwnRandomness(self):
+        with OwnRandomness(self):
             if op.name in ("aten::topk", "aten::sort", "aten::argsort"):
                 # No index comes twice along the dimension.
                 order = torch.rand(source.shape).argsort(dim)
@@ -409,27 +316,12 @@ class Values(TorchDispatchMode):
         os.replace(place + ".tmp", place)
 
 
-class _OwnRandomness:
-    """Random numbers that do not disturb those of the program."""
-
-    def __init__(self, values):
-        self.values = values
-
-    def __enter__(self):
-        self.state = torch.default_generator.get_state()
-        self.values.random += 1
-        torch.default_generator.manual_seed(self.values.random)
-
-    def __exit__(self, *_):
-        torch.default_generator.set_state(self.state)
-
-
 def _place():
     """The innermost line outside installed packages, which is the program's own."""
     frame = sys._getframe(2)
     while frame is not None:
         name = frame.f_code.co_filename
-        if "site-packages" not in name and "dist-packages" not in name and "vramwise_values" not in name \
+        if "site-packages" not in name and "dist-packages" not in name and not os.path.basename(name).startswith("vramwise_") \
                 and not name.startswith("<") and "/lib/python" not in name:
             return f"{name}:{frame.f_lineno}"
         frame = frame.f_back
@@ -442,83 +334,3 @@ def _trace():
         import traceback
 
         traceback.print_exc()
-
-
-class _InThread(TorchDispatchMode):
-    """The same layer in another thread: each has modes of its own."""
-
-    def __init__(self, values):
-        super().__init__()
-        self.values = values
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        return self.values.__torch_dispatch__(func, types, args, kwargs)
-
-
-def _in_each_thread(values):
-    def started(_frame, _event, _argument):
-        sys.setprofile(None)
-        _InThread(values).__enter__()
-
-    threading.setprofile(started)
-
-
-def _after(kind, name, then):
-    """Has `then(self)` called after each call of a method."""
-    inner = getattr(kind, name, None)
-    if inner is None:
-        return
-
-    def both(self, *args, **kwargs):
-        result = inner(self, *args, **kwargs)
-        then(self)
-        return result
-
-    both.__doc__ = inner.__doc__
-    setattr(kind, name, both)
-
-
-def _made_of_numbers(holder, name, values):
-    """Has `values` told of tensors that a function makes of the program's numbers."""
-    inner = getattr(holder, name)
-
-    def make(*args, **kwargs):
-        made = inner(*args, **kwargs)
-        if isinstance(made, torch.Tensor) and made.is_cuda and not any(made is a for a in args):
-            source = args[1] if holder is torch.Tensor and len(args) > 1 else args[0] if args else None
-            if not isinstance(source, torch.Tensor):
-                values.given(made)
-        return made
-
-    make.__doc__ = inner.__doc__
-    setattr(holder, name, make)
-
-
-def _ctc_without_mode(module):
-    """Under a mode such as this torch takes a way for CTC that refuses lengths on the host: it gets numbers."""
-    inner = module.ctc_loss
-
-    def ctc_loss(log_probs, targets, *rest, **kwargs):
-        numbers = lambda value: value.cpu().tolist() if isinstance(value, torch.Tensor) else value
-        rest = [*map(numbers, rest[:2]), *rest[2:]]
-        for name in ("input_lengths", "target_lengths"):
-            if name in kwargs:
-                kwargs[name] = numbers(kwargs[name])
-        return inner(log_probs, targets, *rest, **kwargs)
-
-    ctc_loss.__doc__ = inner.__doc__
-    module.ctc_loss = ctc_loss
-
-
-def install(module, room, assume):
-    """Switches the layer on, for the whole process."""
-    values = Values(assume)
-    values.__enter__()
-    _in_each_thread(values)
-    _after(module.cuda.CUDAGraph, "replay", lambda _graph: values.replayed())
-    _after(module.UntypedStorage, "resize_", lambda storage: values.known.pop(storage.data_ptr(), None))
-    _ctc_without_mode(module)
-    for holder, name in ((module, "as_tensor"), (module, "asarray"), (module.Tensor, "new_tensor")):
-        _made_of_numbers(holder, name, values)
-    owner = os.getpid()
-    atexit.register(lambda: values.report(room) if os.getpid() == owner else None)

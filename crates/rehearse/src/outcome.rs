@@ -270,6 +270,12 @@ fn doubt(rehearsal: &Rehearsal, session: &Session, strict: bool, outcome: &mut O
         ));
     }
     let (unknown, mismatches) = (sum(|r| r.values.unknown), sum(|r| r.values.mismatches));
+    let large = sum(|report| report.values.large);
+    if large > 0 {
+        notes.push(format!(
+            "{large} copies of more than 64 KiB from the device to the host (checkpoints, outputs) gave zeros"
+        ));
+    }
     if mismatches > 0 {
         uncertain.push(format!(
             "{mismatches} reads from the device had another size than in the first pass: values after \

@@ -1,5 +1,6 @@
 //! A rehearsal: the command run once to learn values and once to measure.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -57,6 +58,8 @@ pub struct Rehearsal {
     pub seed: u64,
     /// What to do about values.
     pub values: Values,
+    /// Shares that are taken for granted where values are not known, by name: `mask`, `nms`.
+    pub assume: BTreeMap<String, f64>,
     /// Ways of saving memory to switch on.
     pub strategies: Vec<String>,
     /// Where to keep the session.
@@ -88,6 +91,7 @@ impl Rehearsal {
             workspaces: None,
             seed: 0,
             values: Values::TwoPasses,
+            assume: BTreeMap::new(),
             strategies: Vec::new(),
             directory: None,
             replace: false,
@@ -188,6 +192,7 @@ impl Rehearsal {
             "world_size": world_size,
             "rank": rank,
             "steps": self.steps,
+            "assume": self.assume,
             "strategies": self.strategies,
             "pass": number,
             "measures": !learns,

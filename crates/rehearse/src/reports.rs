@@ -63,6 +63,8 @@ pub struct AnsweredValues {
     pub answered: u64,
     /// Beyond the log's end.
     pub unknown: u64,
+    /// Too large to be carried: they gave zeros.
+    pub large: u64,
     /// Of another size than the log has.
     pub mismatches: u64,
     /// The first of these, in words.

@@ -17,6 +17,8 @@ const PYTHON: &[(&str, &str)] = &[
     ("sitecustomize.py", include_str!("../python/sitecustomize.py")),
     ("vramwise_record.py", include_str!("../python/vramwise_record.py")),
     ("vramwise_values.py", include_str!("../python/vramwise_values.py")),
+    ("vramwise_layer.py", include_str!("../python/vramwise_layer.py")),
+    ("vramwise_operations.py", include_str!("../python/vramwise_operations.py")),
     ("vramwise_counts.py", include_str!("../python/vramwise_counts.py")),
     ("vramwise_tensors.py", include_str!("../python/vramwise_tensors.py")),
     ("vramwise_ranks.py", include_str!("../python/vramwise_ranks.py")),

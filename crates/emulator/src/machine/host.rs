@@ -85,6 +85,25 @@ pub(crate) fn forget(addr: u64, bytes: u64) {
     }
 }
 
+/// Makes a range of the host's memory read as zeros, without committing more than its first and last page.
+pub(crate) fn clear_host(addr: u64, bytes: u64) {
+    const PAGE: u64 = 4096;
+    let end = addr.saturating_add(bytes);
+    let (first, last) = (addr.next_multiple_of(PAGE).min(end), (end / PAGE * PAGE).max(addr));
+    if addr == 0 || first >= last {
+        crate::abi::fill(addr as *mut c_void, 0, bytes as usize);
+        return;
+    }
+    crate::abi::fill(addr as *mut c_void, 0, (first - addr) as usize);
+    crate::abi::fill(last as *mut c_void, 0, (end - last) as usize);
+    let length = (last - first) as usize;
+    // SAFETY: whole pages of a range that the caller wants overwritten; private anonymous pages become zeros.
+    let given_back = unsafe { libc::madvise(first as *mut c_void, length, libc::MADV_DONTNEED) };
+    if given_back != 0 {
+        crate::abi::fill(first as *mut c_void, 0, length);
+    }
+}
+
 /// Major version of the CUDA runtime that the process has loaded: 12 or 13; 13 where there is none.
 pub(crate) fn loaded_runtime_major() -> u32 {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();

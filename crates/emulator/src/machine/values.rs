@@ -55,8 +55,10 @@ pub(crate) struct Values {
     next: u64,
     /// Copies answered from the log or by the value layer.
     pub(crate) answered: u64,
-    /// Copies that gave whatever memory held, or that were too large to be carried.
+    /// Copies that gave whatever memory held.
     pub(crate) unknown: u64,
+    /// Copies to the host that were too large to be carried: they gave zeros.
+    pub(crate) large: u64,
     /// Copies whose size was not the logged one.
     pub(crate) mismatches: u64,
     pub(crate) details: Vec<String>,
@@ -145,14 +147,6 @@ impl Values {
                 self.unknown += 1;
                 found
             }
-        }
-    }
-
-    /// A copy to the host that is too large to be carried.
-    pub(crate) fn large(&mut self, bytes: usize) {
-        self.unknown += 1;
-        if self.details.len() < DETAILS {
-            self.details.push(format!("{bytes} bytes read by the host were not carried"));
         }
     }
 

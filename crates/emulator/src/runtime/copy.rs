@@ -49,7 +49,10 @@ pub(crate) fn transfer(to: *mut c_void, from: *const c_void, bytes: usize) {
             let answer = machine::lock().values.answer(found);
             abi::put_bytes(to, &answer);
         }
-        Direction::ToHost => machine::lock().values.large(bytes),
+        Direction::ToHost => {
+            machine::lock().values.large += 1;
+            machine::clear_host(to as u64, bytes as u64);
+        }
     }
 }
 
@@ -109,7 +112,13 @@ extern "C" fn cudaMemcpy2DAsync(
     if width.saturating_mul(height) > SMALL_COPY {
         // One large copy, whatever its shape.
         if Direction::of(to, from) == Direction::ToHost {
-            machine::lock().values.large(width.saturating_mul(height));
+            machine::lock().values.large += 1;
+            for row in 0..height {
+                machine::clear_host(
+                    (to as u64).wrapping_add((row * to_pitch) as u64),
+                    width as u64,
+                );
+            }
         }
         return 0;
     }

@@ -51,7 +51,12 @@ pub(crate) fn describe(code: i32) -> (&'static CStr, &'static CStr) {
         0 => (c"cudaSuccess", c"no error"),
         1 => (c"cudaErrorInvalidValue", c"invalid argument"),
         2 => (c"cudaErrorMemoryAllocation", c"out of memory"),
+        98 => (c"cudaErrorInvalidDeviceFunction", c"invalid device function"),
         101 => (c"cudaErrorInvalidDevice", c"invalid device ordinal"),
+        209 => (
+            c"cudaErrorNoKernelImageForDevice",
+            c"no kernel image is available for execution on the device",
+        ),
         400 => (c"cudaErrorInvalidResourceHandle", c"invalid resource handle"),
         500 => (c"cudaErrorSymbolNotFound", c"named symbol not found"),
         801 => (c"cudaErrorNotSupported", c"operation not supported"),

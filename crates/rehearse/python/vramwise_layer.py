@@ -1,0 +1,97 @@
+"""Puts the value layer where it is needed: into every thread, and behind what torch does without an operation."""
+
+import atexit
+import os
+import sys
+import threading
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from vramwise_values import Values
+
+
+class _InThread(TorchDispatchMode):
+    """The same layer in another thread: each has modes of its own."""
+
+    def __init__(self, values):
+        super().__init__()
+        self.values = values
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return self.values.__torch_dispatch__(func, types, args, kwargs)
+
+
+def _in_each_thread(values):
+    def started(_frame, _event, _argument):
+        sys.setprofile(None)
+        _InThread(values).__enter__()
+
+    threading.setprofile(started)
+
+
+def _after(kind, name, then):
+    """Has `then(self)` called after each call of a method."""
+    inner = getattr(kind, name, None)
+    if inner is None:
+        return
+
+    def both(self, *args, **kwargs):
+        result = inner(self, *args, **kwargs)
+        then(self)
+        return result
+
+    both.__doc__ = inner.__doc__
+    setattr(kind, name, both)
+
+
+def _made_of_numbers(holder, name, values):
+    """Has `values` told of tensors that a function makes of the program's numbers."""
+    inner = getattr(holder, name)
+
+    def make(*args, **kwargs):
+        made = inner(*args, **kwargs)
+        if isinstance(made, torch.Tensor) and made.is_cuda and not any(made is a for a in args):
+            source = args[1] if holder is torch.Tensor and len(args) > 1 else args[0] if args else None
+            if not isinstance(source, torch.Tensor):
+                values.given(made)
+        return made
+
+    make.__doc__ = inner.__doc__
+    setattr(holder, name, make)
+
+
+def _ctc_without_mode(module):
+    """Under a mode such as this torch takes a way for CTC that refuses lengths on the host: it gets numbers."""
+    inner = module.ctc_loss
+
+    def ctc_loss(log_probs, targets, *rest, **kwargs):
+        numbers = lambda value: value.cpu().tolist() if isinstance(value, torch.Tensor) else value
+        rest = [*map(numbers, rest[:2]), *rest[2:]]
+        for name in ("input_lengths", "target_lengths"):
+            if name in kwargs:
+                kwargs[name] = numbers(kwargs[name])
+        return inner(log_probs, targets, *rest, **kwargs)
+
+    ctc_loss.__doc__ = inner.__doc__
+    module.ctc_loss = ctc_loss
+
+
+def install(module, room, assume):
+    """Switches the layer on, for the whole process."""
+    values = Values(assume)
+    values.__enter__()
+    _in_each_thread(values)
+    _after(module.cuda.CUDAGraph, "replay", lambda _graph: values.replayed())
+    _after(module.UntypedStorage, "resize_", lambda storage: values.known.pop(storage.data_ptr(), None))
+    _ctc_without_mode(module)
+    for holder, name in ((module, "as_tensor"), (module, "asarray"), (module.Tensor, "new_tensor")):
+        _made_of_numbers(holder, name, values)
+    owner = os.getpid()
+
+    def finish():
+        if os.getpid() == owner:
+            values.report(room)
+            # What is freed while Python ends must not come here any more.
+            values.__exit__(None, None, None)
+
+    atexit.register(finish)
