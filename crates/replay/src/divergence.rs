@@ -57,6 +57,19 @@ pub(crate) fn absurd(event: usize, entry: &Ev) -> Divergence {
     }
 }
 
+/// For an entry whose action is not known: nothing can be said of the memory after it.
+pub(crate) fn unknown(event: usize) -> Divergence {
+    Divergence {
+        event,
+        expected: "an entry of a kind that is not known".to_owned(),
+        got: "nothing".to_owned(),
+        why: "what it did to the memory is not known: the file comes from a newer PyTorch or from \
+              another program"
+            .to_owned(),
+        context: Vec::new(),
+    }
+}
+
 fn shown(action: Action, addr: u64, size: u64, stream: u64) -> String {
     let place = if action == Action::Oom { String::new() } else { format!(" at {addr:#x}") };
     format!("{action} of {size} bytes ({}){place} on stream {stream:#x}", Human(size))

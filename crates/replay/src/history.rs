@@ -33,6 +33,8 @@ pub(crate) struct History {
     pub(crate) streams: Vec<u64>,
     /// The entry of the file at which the replay ends because no device has such addresses or sizes.
     pub(crate) absurd: Option<(usize, Ev)>,
+    /// The first entry whose action is not known: it can have done anything to the memory.
+    pub(crate) unknown: Option<usize>,
     /// Whether the file writes `free_requested` and `free_completed` (some producers leave one out).
     pub(crate) has_requested: bool,
     pub(crate) has_completed: bool,
@@ -69,6 +71,9 @@ impl History {
             let action = events.action[i];
             if matches!(action, Action::Snapshot | Action::UserDefined | Action::Other) {
                 left_out += 1;
+                if action == Action::Other {
+                    history.unknown.get_or_insert(i);
+                }
                 continue;
             }
             let entry = Ev {

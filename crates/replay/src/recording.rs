@@ -327,6 +327,9 @@ fn finish(
     if let Some((event, entry)) = absurd {
         first_divergence = Some(divergence::absurd(event, &entry));
     }
+    if let (None, Some(event)) = (&first_divergence, history.unknown) {
+        first_divergence = Some(divergence::unknown(event));
+    }
     let final_difference = match first_divergence {
         Some(_) => Some("the replay did not reach the end".to_owned()),
         None => final_state::difference(device, &allocator, history, pools, setup.start.is_empty()),

@@ -13,6 +13,7 @@ mod change;
 mod classify;
 mod moment;
 mod pins;
+mod recorded;
 mod run;
 mod trial;
 mod unproved;
@@ -138,6 +139,8 @@ pub struct Failure {
     pub time_us: Option<u64>,
     /// Whether it failed in the recording; else only under the capacity that was asked about.
     pub recorded: bool,
+    /// Whether further replays prove the cause and the advice: they come to the recorded figures.
+    pub proved: bool,
     /// The line that asked.
     pub place: String,
     /// What the process could hold.

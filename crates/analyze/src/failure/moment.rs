@@ -1,6 +1,7 @@
 //! The moment at which a request fails in a replay.
 
 use vramwise_model::device::Device;
+use vramwise_model::stats::Family;
 use vramwise_model::{Allocator, NoHistory, SegmentView};
 use vramwise_replay::{
     Conditions, Observer, Op, OutOfMemory, Program, Recording, what_if_observed,
@@ -14,6 +15,8 @@ pub(super) struct Moment {
     pub(super) failed: OutOfMemory,
     /// The segments, after the cache was flushed in vain.
     pub(super) views: Vec<SegmentView>,
+    /// Most bytes held until then.
+    pub(super) peak: u64,
 }
 
 /// The first request that fails under these conditions.
@@ -23,7 +26,8 @@ pub(super) fn first(recording: &Recording, conditions: &Conditions) -> Option<Mo
     let outcome = what_if_observed(program, calls, conditions, &mut watch, &mut NoHistory);
     let failed = outcome.ooms.first().copied()?;
     let (op, views) = watch.at?;
-    Some(Moment { op, failed, views })
+    let peak = u64::try_from(outcome.stats.all(Family::ReservedBytes).peak).unwrap_or(0);
+    Some(Moment { op, failed, views, peak })
 }
 
 #[derive(Default)]

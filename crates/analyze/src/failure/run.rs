@@ -8,6 +8,7 @@ use vramwise_types::{Action, Human};
 use super::advice::{Adviser, Held};
 use super::classify::Case;
 use super::moment::{self, Moment};
+use super::recorded::Recorded;
 use super::trial::Bench;
 use super::unproved;
 use super::{Account, Cause, Device, Failure, Limit, Options, Proof, change, pins};
@@ -41,8 +42,9 @@ fn one(snapshot: &Snapshot, number: u32, device: &DeviceTrace, options: &Options
     };
     if let Some(why) = not_exact(&recording) {
         answer.proof = Proof::None(why);
+        let history = Recorded::new(device, &config);
         answer.failure =
-            recorded.first().map(|event| unproved::failure(snapshot, device, *event, options));
+            recorded.first().map(|event| unproved::failure(snapshot, &history, *event, options));
         return answer;
     }
     let stats = &recording.stats;
@@ -61,15 +63,37 @@ fn one(snapshot: &Snapshot, number: u32, device: &DeviceTrace, options: &Options
             },
         ),
     };
-    answer.failure = match found {
-        Some((moment, limit)) => {
-            let asked = Asked { snapshot, device, recording: &recording, config: &config, options };
+    let history = Recorded::new(device, &config);
+    if capacity.is_some()
+        && let Some(why) = history.unlike_replays(&recording, &conditions(&config, options, None))
+    {
+        answer.proof = Proof::None(why);
+    }
+    let by_history = |event| unproved::failure(snapshot, &history, event, options);
+    let unlike = match (&found, recorded.first()) {
+        (Some((moment, _)), Some(event)) if capacity.is_none() => history.unlike(moment, *event),
+        _ => None,
+    };
+    answer.failure = match (found, recorded.first()) {
+        (Some(_), Some(event)) if unlike.is_some() => {
+            answer.proof = Proof::None(unlike.unwrap_or_default());
+            Some(by_history(*event))
+        }
+        (Some((moment, limit)), _) => {
+            let proved = matches!(answer.proof, Proof::Exact(_));
+            let (recording, config) = (&recording, &config);
+            let history = &history;
+            let asked = Asked { snapshot, device, recording, config, options, history, proved };
             Some(asked.failure(&moment, limit, &recorded))
         }
-        None if capacity.is_none() && !recorded.is_empty() => {
-            Some(unproved::failure(snapshot, device, recorded[0], options))
+        (None, Some(event)) if capacity.is_none() => {
+            answer.proof = Proof::None(format!(
+                "told from the history alone: of the limits that were tried, none makes a further \
+                 replay fail first at event {event} (give the true one with --capacity)"
+            ));
+            Some(by_history(*event))
         }
-        None => None,
+        (None, _) => None,
     };
     answer
 }
@@ -164,6 +188,8 @@ struct Asked<'a> {
     recording: &'a Recording,
     config: &'a Config,
     options: &'a Options,
+    history: &'a Recorded<'a>,
+    proved: bool,
 }
 
 impl Asked<'_> {
@@ -174,7 +200,12 @@ impl Asked<'_> {
         let is_recorded = recorded.contains(&event)
             && matches!(recording.program.ops[moment.op], Op::Failed { .. });
         let state = State::of_replay(&moment.views, recording, events, event);
-        let pinned = pins::pinned(self.snapshot, &state, options.frames);
+        // What was there before the recording has other addresses in a replay, and so has its stack.
+        let whole = recording.program.preamble == 0;
+        let mut pinned = pins::pinned(self.snapshot, &state, options.frames);
+        pinned.retain(|_| whole);
+        let holders = if whole { &state } else { &self.history.before(event) };
+        let holders = pins::holders(self.snapshot, holders, options.frames);
         let device_free = is_recorded.then(|| events.addr[event]);
         let account = self.account(moment, &state, device_free);
         let case = Case {
@@ -215,15 +246,16 @@ impl Asked<'_> {
             event,
             time_us: events.time_us.get(event).copied().filter(|t| *t > 0),
             recorded: is_recorded,
+            proved: self.proved,
             place: self.namer().stack(stack),
             limit,
             account,
             cause: verdict.cause,
-            confidence: verdict.confidence,
+            confidence: if self.proved { verdict.confidence } else { verdict.confidence.min(0.6) },
             contributing: verdict.contributing,
             why,
             advice,
-            holders: pins::holders(self.snapshot, &state, options.frames),
+            holders,
             pinned,
         }
     }

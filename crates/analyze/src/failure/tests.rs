@@ -154,6 +154,42 @@ fn a_history_that_no_replay_reproduces_proves_nothing() {
     assert!(failure.confidence <= 0.5 && failure.advice.iter().all(|a| a.trial.is_none()));
 }
 
+#[test]
+fn a_recorded_failure_that_replays_do_not_reproduce_is_told_with_the_recorded_figures() {
+    let device = explained(&read("ring_fuzz__expandable"), None);
+    let Proof::None(why) = &device.proof else { panic!("replays start from an empty cache") };
+    assert!(why.contains("told from the history alone"), "{why}");
+    let failure = device.failure.expect("it ran out of memory");
+    assert_eq!((failure.event, failure.account.reserved), (104, 4_898_947_072));
+    assert!(!failure.proved && failure.advice.iter().all(|a| a.trial.is_none()));
+    assert!(failure.limit.low <= failure.limit.high);
+}
+
+#[test]
+fn what_is_not_reproduced_is_not_called_proved_beside_it() {
+    let device = explained(&read("late_fuzz__default"), None);
+    assert!(matches!(device.proof, Proof::None(_)));
+    let failure = device.failure.expect("it ran out of memory");
+    assert!(!failure.proved && failure.account.allocated > 0);
+}
+
+#[test]
+fn blocks_from_before_the_recording_keep_their_stacks() {
+    let device = explained(&read("public/lm-train-midrun"), Some(8 * GIB + GIB / 2));
+    let failure = device.failure.expect("it runs out of memory");
+    let named = |place: &str| failure.holders.iter().any(|h| h.place.starts_with(place));
+    assert!(named("app/cs336_basics/model.py:532"), "{:?}", failure.holders);
+    assert!(!failure.why.iter().any(|w| w.contains("no stack recorded")), "{:?}", failure.why);
+}
+
+#[test]
+fn an_entry_of_an_unknown_kind_is_not_reproduced() {
+    let text = r#"{"segments": [], "device_traces": [[
+        {"action": "segment_teleport", "addr": 4096, "size": 20971520, "stream": 0}]]}"#;
+    let snapshot = read_slice(text.as_bytes(), &ReadOptions::default()).expect("a snapshot");
+    assert!(matches!(explained(&snapshot, None).proof, Proof::None(_)));
+}
+
 /// Each allocation is freed at most once, and only after it was made.
 fn is_sound(program: &Program) -> bool {
     let mut live = vec![false; program.slots as usize];

@@ -1,21 +1,42 @@
 //! What the history alone says of a failed request, where no replay reproduces it.
 
-use vramwise_trace::{DeviceTrace, Snapshot, StackId};
+use vramwise_trace::{BlockState, Snapshot, StackId};
 
+use super::recorded::Recorded;
 use super::run::human;
-use super::{Account, Advice, Cause, Failure, Limit, Options};
+use super::{Account, Advice, Cause, Failure, Limit, Options, pins};
 use crate::peak::holders::{By, Namer};
 
 /// The failure at `event`, with the few numbers that need no replay.
 pub(super) fn failure(
     snapshot: &Snapshot,
-    device: &DeviceTrace,
+    history: &Recorded<'_>,
     event: usize,
     options: &Options,
 ) -> Failure {
-    let events = &device.events;
+    let events = &history.device.events;
     let (asked, free) = (events.size[event], events.addr[event]);
-    let held = held_before(device, event);
+    let state = history.before(event);
+    let held = state.reserved;
+    let mut account = Account {
+        asked,
+        segment: asked,
+        reserved: held,
+        device_free: Some(free),
+        ..Account::default()
+    };
+    for piece in &state.blocks {
+        match piece.state {
+            BlockState::ActiveAllocated => {
+                account.allocated = account.allocated.saturating_add(piece.size);
+                account.requested = account.requested.saturating_add(piece.requested);
+            }
+            BlockState::ActivePendingFree => {
+                account.pending = account.pending.saturating_add(piece.size);
+            }
+            BlockState::Inactive => {}
+        }
+    }
     let room = free >= asked;
     let (cause, confidence) = if room { (Cause::MemoryLimit, 0.5) } else { (Cause::Unknown, 0.2) };
     let mut why = vec![format!(
@@ -24,26 +45,31 @@ pub(super) fn failure(
         human(free),
         if room { ", more than that: a limit on the process refused, not the card" } else { "" }
     )];
+    why.push(format!(
+        "when the request came, the recording has {} reserved and at least {} allocated",
+        human(held),
+        human(account.allocated)
+    ));
     why.push(
-        "the recording is not reproduced by a replay, so that neither the cause nor any advice can be \
-         proved from it"
+        "no further replay reproduces this failure, so that neither the cause nor any advice can be \
+         proved"
             .to_owned(),
     );
-    let limit = options.capacity.unwrap_or(held);
+    // The limit allowed all that was held, and not this request.
+    let high = held.saturating_add(if room { asked.saturating_sub(1) } else { free });
+    let limit = match options.capacity {
+        Some(given) => Limit { low: given, high: given, given: true },
+        None => Limit { low: history.peak().min(high), high, given: false },
+    };
     let stack = events.stack.get(event).copied().unwrap_or(StackId::NONE);
     Failure {
         event,
         time_us: events.time_us.get(event).copied().filter(|t| *t > 0),
         recorded: true,
+        proved: false,
         place: Namer::new(snapshot, By::Stack, options.frames).stack(stack),
-        limit: Limit { low: limit, high: limit, given: options.capacity.is_some() },
-        account: Account {
-            asked,
-            segment: asked,
-            reserved: held,
-            device_free: Some(free),
-            ..Account::default()
-        },
+        limit,
+        account,
         cause,
         confidence,
         contributing: Vec::new(),
@@ -56,20 +82,6 @@ pub(super) fn failure(
             trial: None,
         }],
         pinned: Vec::new(),
-        holders: Vec::new(),
+        holders: pins::holders(snapshot, &state, options.frames),
     }
-}
-
-/// Bytes held before an event, counted back from the end.
-fn held_before(device: &DeviceTrace, event: usize) -> u64 {
-    let mut held: i128 = device.segments.iter().map(|s| i128::from(s.total_size)).sum();
-    let events = &device.events;
-    for i in (event..events.len()).rev() {
-        if events.action[i].is_growth() {
-            held -= i128::from(events.size[i]);
-        } else if events.action[i].is_release() {
-            held += i128::from(events.size[i]);
-        }
-    }
-    u64::try_from(held).unwrap_or(0)
 }

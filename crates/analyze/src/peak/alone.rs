@@ -16,7 +16,7 @@ use super::state::{Piece, State};
 
 /// A history that is walked without a replay. Step `n` of its curve is the moment after the first `n`
 /// events, 0 the beginning.
-pub(super) struct Alone<'a> {
+pub(crate) struct Alone<'a> {
     device: &'a DeviceTrace,
     config: &'a Config,
     requests: bool,
@@ -77,7 +77,7 @@ enum Seen {
 }
 
 impl<'a> Alone<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         device: &'a DeviceTrace,
         config: &'a Config,
         window: Option<std::ops::Range<usize>>,
@@ -108,8 +108,13 @@ impl<'a> Alone<'a> {
         alone
     }
 
+    /// Most bytes held at once over the events that were looked at.
+    pub(crate) fn peak_reserved(&self) -> u64 {
+        self.curve.reserved.bytes
+    }
+
     /// The blocks in use after the first `count` events, and the bytes held then.
-    pub(super) fn state_after(&self, count: usize) -> State {
+    pub(crate) fn state_after(&self, count: usize) -> State {
         let mut walk = self.start();
         for i in 0..self.device.events.len().min(count) {
             self.step(&mut walk, i);

@@ -53,6 +53,7 @@ struct Look<'a> {
     clock: Clock<'a>,
     source: Source<'a>,
     end: State,
+    window: Option<Range<usize>>,
 }
 
 fn one(
@@ -101,8 +102,9 @@ fn one(
     let older = |addr| matches!(&source, Source::Alone(a) if a.is_before(addr));
     let end = State::at_end(device, older);
     let clock = Clock::new(snapshot, number, device);
-    let look = Look { snapshot, number, device, options, clock, source, end };
-    Ok(look.inspection(evidence, assumptions, verified.filter(|_| window.is_none())))
+    let counted = verified.filter(|_| window.is_none());
+    let look = Look { snapshot, number, device, options, clock, source, end, window };
+    Ok(look.inspection(evidence, assumptions, counted))
 }
 
 /// The part of the history that is asked for; `None` = all of it.
@@ -170,7 +172,7 @@ impl Look<'_> {
             events,
             evidence,
             assumptions,
-            peaks: (events > 0).then(|| peaks(&self.source, counted, &self.clock)),
+            peaks: (events > 0).then(|| self.peaks(counted)),
             timeline: self.source.curve().1.to_vec(),
             ooms,
             memory: memory(self.snapshot, of, at_when, state(chosen), self.options),
@@ -203,30 +205,37 @@ impl Look<'_> {
         let event = match (self.options.at, moment) {
             // The event that was asked for, whichever entry of its operation it is.
             (At::Event(event), _) if moment == chosen => Some(event),
+            (At::Peak, Moment::Step(step)) if moment == chosen => Some(self.event_within(step)),
             (_, Moment::Step(step)) => Some(self.source.event_of(step)),
             (_, Moment::Start) => Some(0),
             (_, Moment::End) => None,
         };
         self.clock.when(event)
     }
-}
 
-/// The peaks: what a verification counted, where there is an exact one, else what the source saw.
-fn peaks(source: &Source<'_>, verified: Option<&Recording>, clock: &Clock<'_>) -> Peaks {
-    let (curve, _) = source.curve();
-    let is_replay = matches!(source, Source::Replay(_));
-    let peak = |high: High, family: Family, from_history: bool| {
-        let counted = verified.and_then(|r| u64::try_from(r.stats.all(family).peak).ok());
-        Peak {
-            bytes: counted.unwrap_or(high.bytes),
-            exact: counted.is_some() || from_history || is_replay,
-            when: clock.when(Some(source.event_of(high.step))),
+    /// The event of a step; what was carried into the part that is looked at counts from its beginning.
+    fn event_within(&self, step: usize) -> usize {
+        let event = self.source.event_of(step);
+        self.window.as_ref().map_or(event, |w| event.clamp(w.start, w.end - 1))
+    }
+
+    /// The peaks: what a verification counted, where there is an exact one, else what the source saw.
+    fn peaks(&self, verified: Option<&Recording>) -> Peaks {
+        let (curve, _) = self.source.curve();
+        let is_replay = matches!(self.source, Source::Replay(_));
+        let peak = |high: High, family: Family, from_history: bool| {
+            let counted = verified.and_then(|r| u64::try_from(r.stats.all(family).peak).ok());
+            Peak {
+                bytes: counted.unwrap_or(high.bytes),
+                exact: counted.is_some() || from_history || is_replay,
+                when: self.clock.when(Some(self.event_within(high.step))),
+            }
+        };
+        Peaks {
+            allocated: peak(curve.allocated, Family::AllocatedBytes, false),
+            reserved: peak(curve.reserved, Family::ReservedBytes, true),
+            active: peak(curve.active, Family::ActiveBytes, false),
+            requested: peak(curve.requested, Family::RequestedBytes, true),
         }
-    };
-    Peaks {
-        allocated: peak(curve.allocated, Family::AllocatedBytes, false),
-        reserved: peak(curve.reserved, Family::ReservedBytes, true),
-        active: peak(curve.active, Family::ActiveBytes, false),
-        requested: peak(curve.requested, Family::RequestedBytes, true),
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! Not here: reading files, printing, growth over steps, what other settings would have changed.
 
-mod alone;
+pub(crate) mod alone;
 mod category;
 mod clock;
 mod curve;

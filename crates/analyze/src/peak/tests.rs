@@ -248,3 +248,16 @@ fn absurd_histories_give_an_answer_and_no_panic() {
         }
     }
 }
+
+#[test]
+fn the_peak_of_a_part_lies_in_it() {
+    let snapshot = read("leak__default__stacks");
+    for at in [0, 10_507] {
+        let device = of(&snapshot, |o| (o.from, o.to) = (Some(at), Some(at)));
+        let peaks = device.peaks.expect("there are events");
+        for peak in [&peaks.allocated, &peaks.reserved, &peaks.active, &peaks.requested] {
+            assert_eq!(peak.when.event, Some(at));
+        }
+        assert_eq!(device.memory.when.event, Some(at));
+    }
+}

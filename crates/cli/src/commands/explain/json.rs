@@ -203,7 +203,7 @@ impl Event {
         let advice = failure.advice.iter().map(|a| Advice {
             action: a.action.clone(),
             evidence: a.evidence.clone(),
-            proved: a.trial.as_ref().is_some_and(|t| t.passes),
+            proved: failure.proved && a.trial.as_ref().is_some_and(|t| t.passes),
             trial: a.trial.as_ref().map(TrialReport::from),
         });
         Self {

@@ -101,7 +101,7 @@ impl Page {
         let _ = writeln!(text, "\n  {}", self.style.bold("what to do, most effective first"));
         for (number, advice) in failure.advice.iter().enumerate() {
             self.item(text, &format!("  {}. ", number + 1), &advice.action);
-            let mark = if advice.trial.is_some() { "proved: " } else { "" };
+            let mark = if advice.trial.is_some() && failure.proved { "proved: " } else { "" };
             self.dimmed(text, "     ", &format!("{mark}{}", advice.evidence));
         }
         self.holders(text, failure, top);
