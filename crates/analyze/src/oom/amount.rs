@@ -53,6 +53,17 @@ const UNITS: [(&str, u64); 15] = [
 ///
 /// The one-letter units of other programs count only where nothing that continues a word follows.
 pub(super) fn read(text: &[u8]) -> Read {
+    // No size is below zero: a counter went wrong, and what follows it may still be right.
+    if let [b'-', rest @ ..] = text {
+        return match read_plain(rest) {
+            Read::Size(_, used) | Read::Impossible(used) => Read::Impossible(used + 1),
+            other => other,
+        };
+    }
+    read_plain(text)
+}
+
+fn read_plain(text: &[u8]) -> Read {
     let number = number_len(text);
     if number == 0 {
         return Read::No;
@@ -185,6 +196,12 @@ mod tests {
         assert_eq!(read(b"16eib"), Read::Impossible(5));
         assert_eq!(read(b"18446744073709551615bytes"), Read::Impossible(25));
         assert!(matches!(read(&[b"9".repeat(200), b"gib".to_vec()].concat()), Read::Impossible(_)));
+    }
+
+    #[test]
+    fn nothing_is_below_zero() {
+        assert_eq!(read(b"-5.00mibisfree"), Read::Impossible(8));
+        assert_eq!(read(b"--5mib"), Read::No);
     }
 
     #[test]

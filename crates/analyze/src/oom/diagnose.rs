@@ -52,7 +52,9 @@ pub(super) struct Case<'a> {
 /// The cause of one event.
 pub(super) fn diagnose(case: &Case<'_>) -> Diagnosis {
     match case.event.form {
-        Form::CachingAllocator if case.event.numbers.any() => with_facts(case, caching(case)),
+        Form::CachingAllocator if case.event.numbers.any() => {
+            with_facts(case, contradicted(case, caching(case)))
+        }
         Form::StreamOrdered if case.event.numbers.any() => stream_ordered(case),
         Form::Mps if case.event.numbers.any() => mps(case),
         _ => super::wordless::diagnose(case),
@@ -62,6 +64,9 @@ pub(super) fn diagnose(case: &Case<'_>) -> Diagnosis {
 fn caching(case: &Case<'_>) -> Diagnosis {
     let a = &case.account;
     let Some(tried) = a.tried else {
+        if case.event.numbers.impossible.contains(&"tried") {
+            return rules::beyond_numbers();
+        }
         return Diagnosis::new(Cause::Unknown, 0.3, "the text does not say how much was asked for");
     };
     let rules: [fn(&Case<'_>, u64) -> Option<Diagnosis>; 10] = [
@@ -86,6 +91,40 @@ fn caching(case: &Case<'_>) -> Diagnosis {
             ),
         )
     })
+}
+
+/// Figures that no run can have printed together, or that say nothing: whatever follows from them is a
+/// guess.
+fn contradicted(case: &Case<'_>, mut found: Diagnosis) -> Diagnosis {
+    let a = &case.account;
+    let held = a.reserved.max(a.allocated).unwrap_or(0);
+    let mut odd = Vec::new();
+    if a.tried == Some(0) {
+        odd.push("0 bytes were asked for, which never fails".to_owned());
+    }
+    match a.total {
+        Some(0) => odd.push("a card of 0 bytes is none".to_owned()),
+        Some(total) => {
+            if a.free.is_some_and(|free| free > total.saturating_add(a.slop)) {
+                odd.push("more is free than the card has".to_owned());
+            }
+            // Some more can have spilled into the host's memory.
+            if held / 4 > total {
+                odd.push(format!("{} are held on a card of {}", Human(held), Human(total)));
+            }
+        }
+        None => {}
+    }
+    if let (Some(allocated), Some(reserved)) = (a.allocated, a.reserved)
+        && allocated > reserved.saturating_add(a.slop)
+    {
+        odd.push("more is allocated than reserved".to_owned());
+    }
+    if !odd.is_empty() {
+        found.confidence = found.confidence.min(0.2);
+        found.why.push(format!("the figures cannot all be right: {}", odd.join("; ")));
+    }
+    found
 }
 
 /// Adds what the numbers say beside the cause.

@@ -603,3 +603,40 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn figures_that_cannot_be_are_said_to_be_so() {
+    let text = |tried: &str, total: &str, free: &str, held: &str| {
+        format!(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {tried}. GPU 0 has a total \
+             capacity of {total} of which {free} is free. Including non-PyTorch memory, this process \
+             has {held} memory in use. Of the allocated memory {held} is allocated by PyTorch, and \
+             1.00 MiB is reserved by PyTorch but unallocated."
+        )
+    };
+    let huge = explained(&text("17179869184.00 GiB", "8.00 GiB", "1.00 GiB", "6.00 GiB"));
+    assert_eq!(huge.cause, Cause::AbsurdRequest);
+    for odd in [
+        text("0 bytes", "8.00 GiB", "1.00 GiB", "6.00 GiB"),
+        text("2.00 GiB", "0 bytes", "0 bytes", "6.00 GiB"),
+        text("2.00 GiB", "8.00 GiB", "1.00 GiB", "600.00 GiB"),
+    ] {
+        let found = explained(&odd);
+        assert!(found.confidence <= 0.2, "{odd}: {found:?}");
+        assert!(found.why.iter().any(|w| w.contains("cannot all be right")), "{odd}");
+    }
+    let below = explained(&text("2.00 GiB", "8.00 GiB", "-5.00 MiB", "6.00 GiB"));
+    assert_eq!(below.event.numbers.allocated.map(|a| a.bytes), Some(6 << 30));
+}
+
+#[test]
+fn a_larger_card_is_one_that_the_figures_ask_for() {
+    let found = explained(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total \
+         capacity of 24.00 GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process \
+         has 23.00 GiB memory in use. Of the allocated memory 22.80 GiB is allocated by PyTorch, and \
+         10.00 MiB is reserved by PyTorch but unallocated.",
+    );
+    let card = found.advice.iter().find(|a| a.action.starts_with("take a card")).expect("advice");
+    assert!(card.evidence.contains("24.99 GiB"), "{}", card.evidence);
+}

@@ -93,18 +93,24 @@ impl Adviser<'_> {
         let (Some(total), Some(tried)) = (a.total, a.tried) else { return };
         let Some(held) = a.reserved.max(a.allocated) else { return };
         let live = a.allocated.unwrap_or(held).min(held);
-        let need = live.saturating_add(tried).saturating_add(context_most(total));
+        // What lies outside PyTorch is measured where the text has all figures of the card.
+        let (beside, words) = match a.outside {
+            Some(outside) => (outside, ""),
+            None => (context_most(total), "up to "),
+        };
+        let need = live.saturating_add(tried).saturating_add(beside);
         // A card reports some per cent less than its name says.
         let sizes = [4, 6, 8, 12, 16, 24, 32, 40, 48, 64, 80, 96, 141, 192, 288];
         let usable = |size: u64| size / 100 * 97;
         if let Some(size) =
             sizes.iter().map(|g| g * GIB).find(|s| usable(*s) > need && usable(*s) > total)
+            && need > total
         {
             self.add(
                 format!("take a card of {} or more", Human(size)),
                 format!(
-                    "{} live + {} asked for + up to {} for the context = {}; what the program asks for after that is not known",
-                    Human(live), Human(tried), Human(context_most(total)), Human(need)
+                    "{} live + {} asked for + {words}{} outside PyTorch = {}; what the program asks for after that is not known",
+                    Human(live), Human(tried), Human(beside), Human(need)
                 ),
             );
         }

@@ -19,6 +19,16 @@ const USABLE: f64 = 0.9;
 /// Single allocations that Intel's drivers grant.
 const XPU_SINGLE: u64 = 4 * GIB;
 
+/// For a request that is printed as 2^63 bytes or more, or as less than none.
+pub(super) fn beyond_numbers() -> Diagnosis {
+    Diagnosis::new(
+        Cause::AbsurdRequest,
+        0.97,
+        "the request is printed as a number that no size is (2^63 bytes or more, or less than none)",
+    )
+    .because("no setting, batch size or card helps; look for a negative size, a product of dimensions that should not be multiplied, or an index that overflowed")
+}
+
 pub(super) fn absurd(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {
     let beyond = case.account.total.is_some_and(|t| tried / 64 > t) || tried >= ABSURD;
     beyond.then(|| {
