@@ -8,9 +8,10 @@ use std::path::PathBuf;
 
 use clap::ValueHint;
 use vramwise_model::settings::Config;
-use vramwise_replay::{Recording, VerifyOptions, recorded_config};
+use vramwise_model::stats::{Family, Stats};
+use vramwise_replay::{Conditions, Recording, VerifyOptions, recorded_config, what_if};
 use vramwise_tune::{Case, TuneOptions};
-use vramwise_types::TorchVersion;
+use vramwise_types::{Human, TorchVersion};
 
 use crate::Status;
 use crate::context::Context;
@@ -150,6 +151,8 @@ fn verified(args: &Args, file: &std::path::Path, context: &Context) -> Result<In
     let (mut recording, _) = input::verify(device, &options);
     notes.append(&mut recording.assumptions);
     recording.assumptions = notes;
+    let mut warnings: Vec<String> = snapshot.warnings.iter().map(|w| w.message.clone()).collect();
+    warnings.extend(unlike(&recording, &config, version));
     Ok(Input {
         file: input::shown(file),
         device: number,
@@ -157,7 +160,24 @@ fn verified(args: &Args, file: &std::path::Path, context: &Context) -> Result<In
         version: recording.version,
         config,
         recording,
-        warnings: snapshot.warnings.iter().map(|w| w.message.clone()).collect(),
+        warnings,
+    })
+}
+
+/// What is said where a replay from an empty cache comes to another peak than the recording.
+fn unlike(recording: &Recording, config: &Config, version: TorchVersion) -> Option<String> {
+    let conditions =
+        Conditions { limit: recording.limit, ..Conditions::new(config.clone(), version) };
+    let outcome = what_if(&recording.program, &recording.calls, &conditions);
+    let peak = |stats: &Stats| u64::try_from(stats.all(Family::ReservedBytes).peak).unwrap_or(0);
+    let (replayed, recorded) = (peak(&outcome.stats), peak(&recording.stats));
+    (replayed != recorded).then(|| {
+        format!(
+            "the recording has at most {} reserved, a replay of it that starts from an empty cache {}: \
+             what stands for the present settings here is the replay, not the recording",
+            Human(recorded),
+            Human(replayed)
+        )
     })
 }
 
