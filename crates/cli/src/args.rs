@@ -131,7 +131,10 @@ pub(crate) fn torch(text: &str) -> Result<TorchVersion, String> {
     if version.major == 2 && version.minor < 30 {
         Ok(version)
     } else {
-        Err("the model covers PyTorch 2.0 and later; write it like 2.11".to_owned())
+        Err(format!(
+            "there is no model of PyTorch {version}: it covers the releases from 2.0 on, up to the \
+             last of 2.x; write it like 2.11"
+        ))
     }
 }
 

@@ -84,23 +84,27 @@ pub fn read_log_or_snapshot(
 ) -> Result<LogOrSnapshot, ReadError> {
     let (head, stream) = peek(stream)?;
     let Some(packing) = Packing::of(&head) else {
-        return either(&head, stream, options);
+        return either(&head, stream, options, u64::MAX);
     };
     let (unpacked, verdict) = Unpacked::new(stream, packing)?;
     let (head, stream) = peek(unpacked).map_err(|e| verdict.explain(e))?;
     if let Some(inner) = Packing::of(&head) {
         return Err(ReadError::CompressedTwice { outer: packing.name(), inner: inner.name() });
     }
-    either(&head, stream, options).map_err(|error| match error {
+    either(&head, stream, options, UNPACKED_LOG).map_err(|error| match error {
         ReadError::Io(e) => verdict.explain(e),
         other => other,
     })
 }
 
+/// Bytes that a compressed log may have: a small file must not fill the memory.
+const UNPACKED_LOG: u64 = 1 << 30;
+
 fn either(
     head: &[u8],
     mut stream: impl Read,
     options: &ReadOptions,
+    limit: u64,
 ) -> Result<LogOrSnapshot, ReadError> {
     if matches!(head, [0x80, 2..=5, ..]) {
         let snapshot = read_pickle(stream, options, true)?;
@@ -110,7 +114,13 @@ fn either(
         sniff::content(head)?;
     }
     let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes)?;
+    stream.by_ref().take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(ReadError::Io(io::Error::other(
+            "the text is larger than 1 GiB when it is unpacked: unpack it and keep the part with the \
+             error",
+        )));
+    }
     let says = |word: &[u8]| bytes.windows(word.len()).any(|w| w == word);
     let like_one = sniff::content(head).is_ok() && says(b"segments");
     if like_one && let Ok(snapshot) = read_slice(&bytes, options) {

@@ -103,6 +103,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
         }
         Ok(destination)
     };
+    if let (Some(junit), Some(markdown)) = (&args.junit, &args.markdown)
+        && std::path::absolute(junit).ok() == std::path::absolute(markdown).ok()
+    {
+        return Err(Failure::new("--junit and --markdown name the same file")
+            .at(junit.display().to_string())
+            .hint("choose another name for one of them"));
+    }
     let (junit, markdown) = (output(&args.junit)?, output(&args.markdown)?);
     let mut verdicts = Vec::new();
     for (file, baseline) in files.iter().zip(&baselines) {
@@ -124,13 +131,14 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
         destination.write(table.as_bytes())?;
         context.wrote(destination.path());
     }
-    if let Some(summary) = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|name| !name.is_empty()) {
-        append(Path::new(&summary), &table)?;
-    }
     if context.global.json {
         context.report_json(&json::Report::new(&verdicts))?;
     } else {
         context.report(&text::render(&verdicts, context))?;
+    }
+    // Last, since the report must not be lost to a summary that cannot be written.
+    if let Some(summary) = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|name| !name.is_empty()) {
+        append(Path::new(&summary), &table)?;
     }
     Ok(if failed { Status::Finding } else { Status::Fine })
 }

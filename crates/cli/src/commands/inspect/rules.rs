@@ -46,7 +46,12 @@ pub(super) fn read(path: &Path) -> Result<Vec<CustomRule>, Failure> {
 }
 
 fn parse(text: &str) -> Result<Vec<CustomRule>, String> {
-    let file: File = toml::from_str(text).map_err(|error| error.to_string().trim().to_owned())?;
+    let file: File = toml::from_str(text).map_err(|error| {
+        // The error's own text is of several lines; a message is one.
+        let start = error.span().map_or(0, |span| span.start.min(text.len()));
+        let line = text.bytes().take(start).filter(|byte| *byte == b'\n').count() + 1;
+        format!("line {line}: {}", error.message().trim().replace('\n', ", "))
+    })?;
     if file.rule.is_empty() {
         return Err("there is no rule in the file".to_owned());
     }
@@ -103,7 +108,9 @@ mod tests {
             "[[rule]]\ncategory = \"x\"\ncolour = \"red\"\n",
             "no toml",
         ] {
-            assert!(parse(wrong).is_err(), "{wrong}");
+            assert!(parse(wrong).is_err_and(|why| !why.contains('\n')), "{wrong}");
         }
+        let why = parse("[[rule]]\ncategory = \"x\"\ncolour = 1\n").unwrap_err();
+        assert!(why.starts_with("line ") && why.contains("colour"), "{why}");
     }
 }
