@@ -121,3 +121,17 @@ fn without_a_limit_there_is_nothing_to_check() {
     assert_cmd_snapshot!(check(&[DEFAULT]));
     assert_cmd_snapshot!(check(&[DEFAULT, "--max-fragmentation", "-5%"]));
 }
+
+#[test]
+fn two_outputs_are_two_files_and_no_summary_costs_the_report() {
+    let room = Room::new("check-outputs");
+    std::fs::copy(repository().join(DEFAULT), room.write("a.pickle", "")).unwrap();
+    let args = ["check", "a.pickle", "--max-peak-reserved", "100GiB"];
+    let output = room.vramwise(&args).args(["--junit", "x", "--markdown", "./x"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && told.contains("the same file"), "{told}");
+    let mut command = room.vramwise(&args);
+    let output = command.env("GITHUB_STEP_SUMMARY", "none/summary.md").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("a.pickle"));
+}
