@@ -71,8 +71,8 @@ impl<'a> Recorded<'a> {
 
 fn says(when: &str, replayed: u64, held: u64) -> String {
     format!(
-        "told from the history alone, replays start from an empty cache and come to {} reserved {when} \
-         where the recording has {}",
+        "told from the history alone, since replays, which start from an empty cache and with a limit \
+         that is given or inferred, come to {} reserved {when} where the recording has {}",
         Human(replayed),
         Human(held)
     )

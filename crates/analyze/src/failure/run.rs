@@ -75,9 +75,12 @@ fn one(snapshot: &Snapshot, number: u32, device: &DeviceTrace, options: &Options
         _ => None,
     };
     answer.failure = match (found, recorded.first()) {
-        (Some(_), Some(event)) if unlike.is_some() => {
+        (Some((moment, _)), Some(event)) if unlike.is_some() => {
             answer.proof = Proof::None(unlike.unwrap_or_default());
-            Some(by_history(*event))
+            let mut failure = by_history(*event);
+            // How much the allocator asks the driver for does not depend on what is cached.
+            failure.account.segment = moment.failed.segment;
+            Some(failure)
         }
         (Some((moment, limit)), _) => {
             let proved = matches!(answer.proof, Proof::Exact(_));
