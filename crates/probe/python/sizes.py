@@ -1,6 +1,6 @@
 """Run layers on a GPU under libvramwise_probe.so, which writes down what cuDNN asks for.
 
-  python sizes.py run JOBS.jsonl.gz --out DIR [--library SO] [--workers 16] [--seconds 500] [--gib 7] [--skip N]
+  python sizes.py run JOBS.jsonl.gz --out DIR [--interposer SO] [--workers 16] [--seconds 500] [--gib 7] [--skip N]
 
 The jobs are taken in their order by several processes at once (making a plan is work for the CPU).  Each process writes
 DIR/part-K.jsonl as it goes, so that a run that is cut short leaves its part.  A job that hangs or breaks the device is
@@ -30,7 +30,7 @@ class Worker:
         import torch as t
         self.t, self.a = t, a
         self.types = {"fp32": t.float32, "bf16": t.bfloat16, "fp16": t.float16}
-        self.probe = ctypes.CDLL(a.library) if a.library else None
+        self.probe = ctypes.CDLL(a.interposer) if a.interposer else None
         self.buffer = None
 
     def mark(self, choice):
@@ -161,10 +161,10 @@ def run(a):
 
     def spawn(k):
         env = {**os.environ, "VRAMWISE_PROBE_OUT": os.path.join(a.out, f"part-{k}.jsonl"), "OMP_NUM_THREADS": "1"}
-        if a.library:
-            env["LD_PRELOAD"] = os.path.abspath(a.library)
+        if a.interposer:
+            env["LD_PRELOAD"] = os.path.abspath(a.interposer)
         with open(os.path.join(a.out, f"err-{k}"), "ab") as err:
-            return subprocess.Popen([sys.executable, __file__, "work", a.jobs, "--out", a.out, "--library", a.library or "", "--index", str(k), "--gib", str(a.gib), "--until", str(until)], env=env, stdout=err, stderr=err)
+            return subprocess.Popen([sys.executable, __file__, "work", a.jobs, "--out", a.out, "--interposer", a.interposer or "", "--index", str(k), "--gib", str(a.gib), "--until", str(until)], env=env, stdout=err, stderr=err)
     procs, restarts = {k: spawn(k) for k in range(a.workers)}, 0
     last = 0
     while procs and time.time() < until + 5:
@@ -199,7 +199,7 @@ def main():
     p.add_argument("cmd", choices=["run", "work"])
     p.add_argument("jobs")
     p.add_argument("--out", default="out")
-    p.add_argument("--library", default="")
+    p.add_argument("--interposer", default="")
     p.add_argument("--workers", type=int, default=16)
     p.add_argument("--seconds", type=float, default=500)
     p.add_argument("--gib", type=float, default=7)
