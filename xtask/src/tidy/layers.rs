@@ -22,6 +22,8 @@ const fn layer(
     Layer { name, uses, foreign }
 }
 
+const ARENA: &str = "vramwise-arena";
+const CUDA: &str = "vramwise-cuda";
 const TYPES: &str = "vramwise-types";
 const PICKLE: &str = "vramwise-pickle";
 const TRACE: &str = "vramwise-trace";
@@ -40,6 +42,9 @@ const LAYERS: &[Layer] = &[
     layer(TYPES, &[], Some(&[])),
     layer(PICKLE, &[], Some(&[])),
     layer(WORKSPACES, &[], None),
+    layer(ARENA, &[], Some(&[])),
+    layer(CUDA, &[ARENA], None),
+    layer("vramwise-allocator", &[TYPES, ARENA, CUDA], None),
     layer("vramwise-probe", &[WORKSPACES], None),
     layer("vramwise-nvrtc", &[], None),
     layer(TRACE, &[TYPES, PICKLE], None),

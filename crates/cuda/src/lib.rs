@@ -1,0 +1,1 @@
+//! CUDA's driver interface.
