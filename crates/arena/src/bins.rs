@@ -105,7 +105,7 @@ impl Bins {
             if block.units == units {
                 return Some(id);
             }
-            if block.units > units && block.units < best_units {
+            if block.units > units && (best == NONE || block.units < best_units) {
                 (best, best_units) = (id, block.units);
             }
             id = block.link[1];

@@ -33,8 +33,10 @@ pub trait Device {
     fn set_access(&mut self, addr: u64, bytes: u64) -> Result<(), Failure>;
     /// Takes the mapping of one whole handle away (`cuMemUnmap`). The work that used it is done.
     fn unmap(&mut self, addr: u64, bytes: u64) -> Result<(), Failure>;
-    /// Free and total physical bytes (`cuMemGetInfo`).
-    fn memory(&self) -> (u64, u64);
+    /// The card's physical bytes.
+    fn total(&self) -> u64;
+    /// Free physical bytes (`cuMemGetInfo`).
+    fn free(&self) -> u64;
     /// Records an event behind the work queued on a stream.
     fn record(&mut self, stream: u64) -> Result<Event, Failure>;
     /// Whether the work before an event is done. Errors count as not done.

@@ -1,7 +1,6 @@
 //! Physical handles: what backs pages, and those that back nothing at the moment.
 
 use crate::device::Handle;
-use crate::params::PAGE;
 
 /// One handle.
 #[derive(Clone, Copy, Debug)]
@@ -47,13 +46,16 @@ impl Handles {
         self.spare.insert(at, (pages, id));
     }
 
-    /// The largest spare handle of at most `want` pages, else the smallest of at most `room`.
+    /// The largest spare handle of at most `want` pages, else the smallest of at most `room`. One with an old mapping
+    /// is left alone: work of another stream may still run there.
     pub(crate) fn take_spare(&mut self, want: u32, room: u32) -> Option<u32> {
+        let idle = |(_, id): &(u32, u32)| self.slots[*id as usize].zombies == 0;
         let fitting = self.spare.partition_point(|(pages, _)| *pages <= want);
-        if fitting > 0 {
-            return Some(self.spare.remove(fitting - 1).1);
-        }
-        self.spare.first().is_some_and(|(pages, _)| *pages <= room).then(|| self.spare.remove(0).1)
+        let at = match self.spare[..fitting].iter().rposition(idle) {
+            Some(at) => at,
+            None => fitting + self.spare[fitting..].iter().position(idle)?,
+        };
+        (self.spare[at].0 <= want.max(room)).then(|| self.spare.remove(at).1)
     }
 
     /// A spare handle whatever its size, the largest first.

@@ -109,8 +109,12 @@ impl Device for SimDevice {
         Ok(())
     }
 
-    fn memory(&self) -> (u64, u64) {
-        (self.total - self.used, self.total)
+    fn total(&self) -> u64 {
+        self.total
+    }
+
+    fn free(&self) -> u64 {
+        self.total - self.used
     }
 
     fn record(&mut self, _stream: u64) -> Result<Event, Failure> {

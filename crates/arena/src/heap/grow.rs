@@ -208,6 +208,6 @@ impl<D: Device> Heap<D> {
 
     /// Bytes that the heap may hold.
     pub(super) fn limit(&self) -> u64 {
-        self.params.limit.unwrap_or(u64::MAX).min(self.device.memory().1)
+        self.params.limit.unwrap_or(u64::MAX).min(self.device.total())
     }
 }

@@ -66,7 +66,7 @@ impl<D: Device> Heap<D> {
     /// the request needs it, less if the process has no more.
     pub(super) fn add_extent(&mut self, region: u16, units: u32) -> Result<(), AllocError> {
         let need = (u64::from(units) * UNIT).next_multiple_of(PAGE).next_multiple_of(EXTENT_ALIGN);
-        let (_, total) = self.device.memory();
+        let total = self.device.total();
         let usual = if self.regions[region as usize].small { total / 8 } else { total };
         let mut bytes = usual.max(EXTENT_ALIGN).next_power_of_two().min(1 << 40).max(need);
         let index = u16::try_from(self.extents.len()).ok().filter(|i| *i < u16::MAX - 1);

@@ -114,7 +114,6 @@ impl<D: Device> Heap<D> {
 
     /// What a message about missing memory needs.
     pub fn shortage(&self, stream: u64, pool: PoolId) -> Shortage {
-        let (free, total) = self.device.memory();
         let mut private = 0;
         self.walk(|segment, _| {
             if segment.pool != (0, 0) {
@@ -124,8 +123,8 @@ impl<D: Device> Heap<D> {
         let bytes = |stat: &crate::Class| stat[0].current.unsigned_abs();
         let allocated = bytes(&self.stats.allocated_bytes);
         Shortage {
-            free,
-            total,
+            free: self.device.free(),
+            total: self.device.total(),
             limit: self.limit(),
             held: self.held_pages * PAGE,
             allocated,

@@ -1,0 +1,178 @@
+//! The text of settings: `key:value,key:value`, PyTorch's names where they mean something here, and ours.
+//!
+//! | key | value | meaning |
+//! | --- | --- | --- |
+//! | `limit` | size (`20GiB`) or `none` | physical memory that this device's heap may hold |
+//! | `per_process_memory_fraction` | 0 to 1 | PyTorch's name for a limit, as a share of the card |
+//! | `slack` | share (`0.01`) or per cent (`1%`) | memory above what is in use that may be held without recycling |
+//! | `handle_cap` | size, a power of two | largest physical handle |
+//! | `handle_share` | number | a handle is at most memory held / this |
+//! | `small_below` | size | requests below it have a region of their own |
+
+use vramwise_arena::Params;
+use vramwise_types::parse_size;
+
+/// What a text asks for, beside the parameters.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Change {
+    pub(crate) params: Params,
+    /// A limit as a share of the card, which is not known before the card is.
+    pub(crate) fraction: Option<f64>,
+    /// Options of PyTorch's allocator that mean nothing here.
+    pub(crate) ignored: Vec<String>,
+}
+
+/// PyTorch's options that this allocator has no use for, each with the reason.
+const WITHOUT_MEANING: &[(&str, &str)] = &[
+    ("expandable_segments", "all memory is mapped in pages already"),
+    ("max_split_size_mb", "blocks of any size are split and merged without stranding memory"),
+    ("garbage_collection_threshold", "free pages are recycled before new memory is taken"),
+    ("roundup_power2_divisions", "sizes are rounded to 512 bytes only"),
+    ("roundup_bypass_threshold_mb", "sizes are rounded to 512 bytes only"),
+    ("max_non_split_rounding_mb", "sizes are rounded to 512 bytes only"),
+    ("large_segment_size_mb", "there are no segments of fixed size"),
+    ("expandable_segments_reserve", "addresses are reserved for the whole card"),
+    ("backend", "this allocator takes the place of PyTorch's"),
+    ("release_lock_on_cudamalloc", "cudaMalloc is not called"),
+    ("release_lock_on_hipmalloc", "hipMalloc is not called"),
+    (
+        "graph_capture_record_stream_reuse",
+        "blocks used on other streams wait for the end of a capture",
+    ),
+];
+
+/// Settings of pinned host memory: PyTorch's host allocator stays in charge of it.
+const HOST: &[&str] = &[
+    "pinned_use_cuda_host_register",
+    "pinned_num_register_threads",
+    "pinned_use_hip_host_register",
+    "pinned_use_background_threads",
+    "pinned_reserve_segment_size_mb",
+    "pinned_max_round_threshold_mb",
+    "pinned_max_cached_size_mb",
+    "pinned_max_power2_size_mb",
+];
+
+/// Reads a text over the parameters in force; the error says what is wrong and where (position in characters).
+pub(crate) fn parse(text: &str, now: Params) -> Result<Change, String> {
+    let mut change = Change { params: now, ..Change::default() };
+    let mut at = 0;
+    for part in split(text) {
+        read_option(part, at, &mut change)?;
+        at += part.chars().count() + 1;
+    }
+    Ok(change)
+}
+
+/// Parts between commas, those within brackets left together.
+fn split(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0;
+    text.split(move |c| {
+        match c {
+            '[' => depth += 1,
+            ']' => depth -= 1,
+            _ => {}
+        }
+        c == ',' && depth <= 0
+    })
+}
+
+fn read_option(part: &str, at: usize, change: &mut Change) -> Result<(), String> {
+    let part = part.trim();
+    if part.is_empty() {
+        return Ok(());
+    }
+    let place = format!("at position {at}");
+    let (key, value) =
+        part.split_once(':').ok_or_else(|| format!("`{part}` {place} is not key:value"))?;
+    let (key, value) = (key.trim(), value.trim());
+    let bad = |what: &str| format!("{key} {place} takes {what}, not `{value}`");
+    let size = || parse_size(value).map_err(|_| bad("a size such as 64MiB"));
+    match key {
+        "limit" if value == "none" => change.params.limit = None,
+        "limit" => change.params.limit = Some(size()?),
+        "per_process_memory_fraction" => {
+            change.fraction = Some(fraction(value).ok_or_else(|| bad("a number from 0 to 1"))?);
+        }
+        "slack" => {
+            change.params.slack =
+                fraction(value).ok_or_else(|| bad("a share such as 0.01 or 1%"))?
+        }
+        "handle_cap" => {
+            let cap = size()?;
+            let fits = cap.is_power_of_two() && cap >= 2 << 20;
+            change.params.handle_cap =
+                fits.then_some(cap).ok_or_else(|| bad("a power of two from 2MiB on"))?;
+        }
+        "handle_share" => {
+            let share = value.parse().ok().filter(|s| *s > 0);
+            change.params.handle_share = share.ok_or_else(|| bad("a whole number above 0"))?;
+        }
+        "small_below" => change.params.small_below = size()?,
+        _ if HOST.contains(&key) => {}
+        _ => match WITHOUT_MEANING.iter().find(|(name, _)| *name == key) {
+            Some((name, reason)) => change.ignored.push(format!("{name} ({reason})")),
+            None => {
+                return Err(format!(
+                    "`{key}` {place} is no setting of this allocator or of PyTorch's"
+                ));
+            }
+        },
+    }
+    Ok(())
+}
+
+fn fraction(text: &str) -> Option<f64> {
+    let share = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().ok()? / 100.0,
+        None => text.parse().ok()?,
+    };
+    (0.0..=1.0).contains(&share).then_some(share)
+}
+
+/// The text that [`parse`] takes for parameters.
+pub(crate) fn print(params: &Params) -> String {
+    let limit = params.limit.map_or("none".to_owned(), |bytes| bytes.to_string());
+    format!(
+        "limit:{limit},slack:{},handle_cap:{},handle_share:{},small_below:{}",
+        params.slack, params.handle_cap, params.handle_share, params.small_below
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Change, String> {
+        parse(text, Params::default())
+    }
+
+    #[test]
+    fn what_is_printed_can_be_read() {
+        let params =
+            Params { limit: Some(3 << 30), slack: 0.02, handle_cap: 4 << 20, ..Params::default() };
+        assert_eq!(read(&print(&params)).map(|c| c.params), Ok(params));
+        assert_eq!(read(&print(&Params::default())).map(|c| c.params), Ok(Params::default()));
+    }
+
+    #[test]
+    fn pytorchs_options_are_named_and_the_rest_is_refused() {
+        let change = read(
+            "roundup_power2_divisions:[256:1,512:2,>:4],slack:2%,pinned_num_register_threads:4",
+        )
+        .unwrap();
+        assert_eq!(change.params.slack, 0.02);
+        assert_eq!(change.ignored.len(), 1);
+        for (text, words) in [
+            ("slack:2", "slack at position 0"),
+            ("slack:1%,limits:3GiB", "`limits` at position 9"),
+            ("limit:much", "a size"),
+            ("handle_cap:3MiB", "a power of two"),
+            ("slack", "not key:value"),
+            ("handle_share:0", "above 0"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+}
