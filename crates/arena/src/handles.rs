@@ -63,6 +63,10 @@ impl Handles {
         self.spare.pop().map(|(_, id)| id)
     }
 
+    pub(crate) fn spare_pages(&self) -> u64 {
+        self.spare.iter().map(|(pages, _)| u64::from(*pages)).sum()
+    }
+
     pub(crate) fn spare(&self) -> impl Iterator<Item = u32> + '_ {
         self.spare.iter().map(|(_, id)| *id)
     }

@@ -9,6 +9,7 @@
 mod checker;
 mod cut;
 mod divergence;
+mod drop_in;
 mod emit;
 mod feed;
 mod final_state;
@@ -26,6 +27,7 @@ mod what_if;
 
 pub use cut::{Cut, Cuts};
 pub use divergence::Divergence;
+pub use drop_in::{DropIn, drop_in};
 pub use emit::replayed_snapshot;
 pub use program::{Op, Program, ReleaseScope};
 pub use recording::{Agreement, Agreements, Recording, VerifyOptions};

@@ -50,7 +50,7 @@ const LAYERS: &[Layer] = &[
     layer(TRACE, &[TYPES, PICKLE], None),
     layer(MODEL, &[TYPES], Some(&["thiserror"])),
     layer("vramwise-emulator", &[MODEL, WORKSPACES], None),
-    layer(REPLAY, &[TYPES, TRACE, MODEL], None),
+    layer(REPLAY, &[TYPES, TRACE, MODEL, ARENA], None),
     layer(TUNE, &[TYPES, TRACE, MODEL, REPLAY], None),
     layer(ANALYZE, &[TYPES, TRACE, MODEL, REPLAY, TUNE], None),
     layer(FILES, &[TYPES, TRACE, REPLAY, ANALYZE], None),

@@ -8,6 +8,9 @@ use crate::block::{Kind, NONE};
 use crate::device::{Device, Failure};
 use crate::params::{PAGE, PAGE_UNITS, UNIT};
 
+/// Requests of up to this many new pages are tried without asking the driver what is free.
+const FEW_PAGES: u64 = 16;
+
 impl<D: Device> Heap<D> {
     /// Maps memory at every hole of a spot; returns the free run that covers it. What was mapped before a failure
     /// stays, as free memory.
@@ -15,8 +18,9 @@ impl<D: Device> Heap<D> {
         let mut supply = Supply::new(self.regions[region as usize].stream, spot);
         supply.captured = self.captures > 0 && self.device.is_capturing(supply.stream);
         let mut run = NONE;
-        let mut result = Ok(());
-        for hole in self.holes_of(spot) {
+        let holes = self.holes_of(spot);
+        let mut result = self.hopeful(&holes, spot, &mut supply);
+        for hole in if result.is_ok() { holes } else { Vec::new() } {
             let (first, last) =
                 (self.blocks[hole].start / PAGE_UNITS, self.blocks[hole].end() / PAGE_UNITS);
             let from = first.max(spot.start / PAGE_UNITS);
@@ -30,6 +34,31 @@ impl<D: Device> Heap<D> {
         }
         self.retire(supply);
         result.map(|()| run)
+    }
+
+    /// Whether enough memory can be found at all. A request that fails must not take what is left on its way.
+    fn hopeful(
+        &mut self,
+        holes: &[u32],
+        spot: &Spot,
+        supply: &mut Supply,
+    ) -> Result<(), AllocError> {
+        let pages = |hole: &u32| {
+            let block = self.blocks[*hole];
+            let (from, to) = (block.start.max(spot.start), block.end().min(spot.end));
+            u64::from(to.div_ceil(PAGE_UNITS) - from / PAGE_UNITS)
+        };
+        let need: u64 = holes.iter().map(pages).sum();
+        let within_limit = self.limit().saturating_sub(self.held_pages * PAGE) / PAGE;
+        if need <= FEW_PAGES && need <= within_limit {
+            return Ok(());
+        }
+        let fresh = within_limit.min(self.device.free() / PAGE);
+        let found = fresh + self.handles.spare_pages();
+        if need <= found || need <= found + self.recyclable_pages(supply) {
+            return Ok(());
+        }
+        Err(AllocError::OutOfMemory)
     }
 
     fn holes_of(&self, spot: &Spot) -> Vec<u32> {

@@ -215,15 +215,13 @@ impl<D: Device> Heap<D> {
     /// Takes `units` from a free run, at the end that leaves more wholly free pages.
     #[inline]
     fn take(&mut self, run: u32, units: u32) -> u32 {
-        let Block { start, units: have, region, .. } = self.blocks[run];
+        let Block { start, units: have, region, extent, .. } = self.blocks[run];
         self.regions[region as usize].bins.remove(&mut self.blocks, run);
         if have == units {
             return run;
         }
-        let whole =
-            |from: u32, to: u32| (to / PAGE_UNITS).saturating_sub(from.div_ceil(PAGE_UNITS));
         let end = start + have;
-        if whole(start, end - units) > whole(start + units, end) {
+        if self.prefers_high_end(extent, start, end, units) {
             let taken = self.blocks.split(run, have - units);
             self.regions[region as usize].bins.insert(&mut self.blocks, run);
             return taken;
@@ -231,6 +229,44 @@ impl<D: Device> Heap<D> {
         let rest = self.blocks.split(run, units);
         self.regions[region as usize].bins.insert(&mut self.blocks, rest);
         run
+    }
+
+    /// Whether taking `units` from a run's end leaves more pages in wholly free handles than taking them from its start.
+    #[inline]
+    fn prefers_high_end(&self, extent: u16, start: u32, end: u32, units: u32) -> bool {
+        if end - start < PAGE_UNITS {
+            return false;
+        }
+        let extent = &self.extents[extent as usize];
+        let (low_cut, high_cut) = (start + units, end - units);
+        // Whole pages that stay free, less those of the handle that the cut goes through, which stays here with them.
+        let above = {
+            let (first, last) = (low_cut.div_ceil(PAGE_UNITS), end / PAGE_UNITS);
+            let reach = self.handle_end(extent, low_cut);
+            last.saturating_sub(first.max(reach))
+        };
+        let below = {
+            let (first, last) = (start.div_ceil(PAGE_UNITS), high_cut / PAGE_UNITS);
+            let reach = self.handle_start(extent, high_cut);
+            last.min(reach).saturating_sub(first)
+        };
+        below > above
+    }
+
+    /// The page after the handle that a cut goes through; the cut's page if it lies between two handles.
+    fn handle_end(&self, extent: &Extent, cut: u32) -> u32 {
+        let page = cut / PAGE_UNITS;
+        let physical = &self.handles[extent.page(page)];
+        let first = physical.place.map_or(page, |(_, first)| first);
+        if first * PAGE_UNITS == cut { page } else { first + physical.pages }
+    }
+
+    /// The first page of the handle that a cut goes through; the cut's page if it lies between two handles.
+    fn handle_start(&self, extent: &Extent, cut: u32) -> u32 {
+        let page = (cut - 1) / PAGE_UNITS;
+        let physical = &self.handles[extent.page(page)];
+        let first = physical.place.map_or(page, |(_, first)| first);
+        if (first + physical.pages) * PAGE_UNITS == cut { cut / PAGE_UNITS } else { first }
     }
 
     #[inline]

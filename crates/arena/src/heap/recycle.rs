@@ -145,6 +145,13 @@ impl<D: Device> Heap<D> {
         found
     }
 
+    /// Pages of wholly free handles that could serve this request.
+    pub(super) fn recyclable_pages(&self, supply: &Supply) -> u64 {
+        let runs = self.list_victims();
+        let handles = runs.iter().flat_map(|run| self.whole_handles(*run, supply));
+        handles.map(|handle| u64::from(self.handles[handle].pages)).sum()
+    }
+
     /// Free runs of a page or more outside private pools that somebody uses, smallest first.
     fn list_victims(&self) -> Vec<u32> {
         let mut runs: Vec<u32> = self
