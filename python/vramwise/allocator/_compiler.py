@@ -66,7 +66,7 @@ def plan(torch: ModuleType, source: Path, minor: int) -> Plan:
     flags = [
         f"-std=c++{20 if minor >= _CXX20_SINCE else 17}",
         *("-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w"),
-        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
         f"-DVRAMWISE_TORCH_MINOR={minor}",
         f"-DVRAMWISE_TORCH={version}",
     ]

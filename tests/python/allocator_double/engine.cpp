@@ -17,6 +17,7 @@ int cudaFree(void*);
 int cudaSetDevice(int);
 int cudaGetDevice(int*);
 int cudaMemGetInfo(size_t*, size_t*);
+int cudaGetLastError();
 }
 
 namespace {
@@ -128,6 +129,7 @@ bool grow(Device& d, const vramwise_block& like) {
   cudaMemGetInfo(&free, &total);
   void* at = nullptr;
   if (static_cast<double>(held(d) + size) > d.fraction * static_cast<double>(total) || cudaMalloc(&at, size) != 0) {
+    cudaGetLastError();  // or a later call would report it
     return false;
   }
   vramwise_block facts = like;

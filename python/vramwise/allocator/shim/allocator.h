@@ -161,16 +161,16 @@ class Allocator final : public native::CUDAAllocator {
     out.device_traces.clear();
     out.external_annotations.clear();
     out.config_metadata.expandable_segments = true;
-    {
-      const auto order = history_.order();
-      for (int device = 0; device < devices_.load(); ++device) {
-        const size_t active = snapshot_device(device, is_default(pool) ? nullptr : &pool, history_, out.segments);
-        if (switches.any(HISTORY | TRACKERS)) {
-          history_.event({TraceEntry::SNAPSHOT, device, 0, active, 0, {0, 0}, nullptr});
-        }
-      }
+    const auto order = history_.order();
+    std::vector<size_t> active;
+    for (int device = 0; device < devices_.load(); ++device) {
+      active.push_back(snapshot_device(device, is_default(pool) ? nullptr : &pool, history_, out.segments));
     }
     history_.copy_to(out, traces);
+    // A mark for the next snapshot.
+    for (int device = 0; switches.any(HISTORY | TRACKERS) && device < devices_.load(); ++device) {
+      history_.event({TraceEntry::SNAPSHOT, device, 0, active[static_cast<size_t>(device)], 0, {0, 0}, nullptr});
+    }
     return out;
   }
 
