@@ -21,7 +21,7 @@ def an_error_is_of_the_right_kind_and_says_what_programs_look_for(torch):
     words = [
         r"^CUDA out of memory\. Tried to allocate [\d.]+ GiB\. ",
         r"GPU 0 has a total capacity of [\d.]+ GiB of which [\d.]+ GiB is free\. ",
-        r"Of the allocated memory 3\.00 MiB is allocated by PyTorch,(?: with .*)? and [\d.]+ \w+ is reserved by PyTorch but unallocated\.",
+        r"Of the allocated memory [\d.]+ \w+ is allocated by PyTorch,(?: with .*)? and [\d.]+ \w+ is reserved by PyTorch but unallocated\.",
     ]
     found = [re.search(word, text) is not None for word in words]
     del kept

@@ -530,13 +530,17 @@ int share(const void*, void**, uint64_t*, int32_t*, uint64_t*, size_t, size_t*) 
   return VRAMWISE_UNSUPPORTED;
 }
 
+int open_shared(int32_t, const int32_t*, const uint64_t*, size_t, void**) { return VRAMWISE_UNSUPPORTED; }
+
+int close_shared(void*) { return VRAMWISE_UNSUPPORTED; }
+
 int check(int32_t) { return VRAMWISE_OK; }
 
 const vramwise_engine table = {
     VRAMWISE_ENGINE_VERSION, sizeof(vramwise_engine), init, set_settings, settings, last_message, set_hooks, alloc, free_block,
     record_stream, find, base, shortage, count_oom, pool_retain, pool_release, pool_users, capture_begin, capture_end, pool_use_on_oom,
     pool_restore, empty_cache, set_memory_fraction, memory_fraction, largest_free, stats, reset_peak_stats, reset_accumulated_stats, walk,
-    enable_peer, share, check};
+    enable_peer, share, check, open_shared, close_shared};
 
 }  // namespace
 

@@ -99,7 +99,8 @@ typedef struct vramwise_engine {
 
   /* Tells the number of devices, once CUDA is up. A second call changes nothing. */
   int (*init)(int32_t devices);
-  /* Before init or at any time; device -1 = all. On INVALID last_message() says what and where; nothing was changed. */
+  /* Before init or at any time; device -1 = all. On INVALID last_message() says what and where; nothing was changed.
+   * On OK it is empty, or names the options that mean nothing here. */
   int (*set_settings)(int32_t device, const char* text);
   /* The settings in force, as text that set_settings takes; the length without the end, which may exceed capacity. */
   size_t (*settings)(int32_t device, char* text, size_t capacity);
@@ -157,6 +158,10 @@ typedef struct vramwise_engine {
 
   /* Checks every invariant of the state of a device; INVALID and last_message() on a violation. Slow. */
   int (*check)(int32_t device);
+
+  /* The other side of share: maps another process's memory for use on `device`. The descriptors stay the caller's. */
+  int (*open_shared)(int32_t device, const int32_t* fds, const uint64_t* sizes, size_t count, void** address);
+  int (*close_shared)(void* address);
 } vramwise_engine;
 
 #if defined(__GNUC__)
