@@ -7,7 +7,7 @@ use vramwise_types::{ParseVersionError, TorchVersion};
 
 use crate::commands::{
     check, completions, convert, devices, diff, explain, fit, inspect, leaks, man, ranks, redact,
-    rehearse, replay, slice, tune, validate,
+    rehearse, replay, run, slice, tune, validate,
 };
 use crate::style::ColourChoice;
 
@@ -25,9 +25,10 @@ Examples:
                                           will it fit on that card; it need not be there
   vramwise fit --gpu rtx4090 --vary batch=1..512 -- python train.py --batch {batch}
                                           the largest batch that fits
+  vramwise run -- python train.py         the same program in less GPU memory
 
 A snapshot is what torch.cuda.memory._dump_snapshot() writes. Reading one never runs code from it,
-and no command uses the network or needs a GPU.
+no command uses the network, and none but run needs a GPU.
 
 Exit status: 0 fine, 1 a finding (such as a divergence), 2 wrong usage or unreadable input.";
 
@@ -88,6 +89,7 @@ pub(crate) enum Command {
     Leaks(leaks::Args),
     Rehearse(rehearse::Args),
     Fit(fit::Args),
+    Run(run::Args),
     Devices(devices::Args),
     Completions(completions::Args),
     Man(man::Args),

@@ -10,7 +10,7 @@
 //! | 0 | fine |
 //! | 1 | a finding, such as a divergence or a program that does not fit |
 //! | 2 | wrong usage, or input that cannot be read |
-//! | other | `rehearse` passes on the status of a program that failed by itself |
+//! | other | `rehearse` passes on the status of a program that failed by itself; `run` becomes the program |
 
 #![forbid(unsafe_code)]
 

@@ -14,6 +14,7 @@ pub(crate) mod ranks;
 pub(crate) mod redact;
 pub(crate) mod rehearse;
 pub(crate) mod replay;
+pub(crate) mod run;
 pub(crate) mod slice;
 pub(crate) mod tune;
 pub(crate) mod validate;
@@ -39,6 +40,7 @@ pub(crate) fn run(command: Command, context: &Context) -> Result<Status, Failure
         Command::Explain(args) => explain::run(&args, context),
         Command::Leaks(args) => leaks::run(&args, context),
         Command::Rehearse(args) => rehearse::run(&args, context),
+        Command::Run(args) => run::run(&args, context),
         Command::Fit(args) => fit::run(&args, context),
         Command::Devices(args) => devices::run(&args, context),
         Command::Completions(args) => completions::run(&args, context),

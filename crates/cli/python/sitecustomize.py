@@ -1,0 +1,75 @@
+"""Installs vramwise's allocator in a program that `vramwise run` started; nothing here imports torch.
+
+Python runs this file at start-up, since its directory stands first in PYTHONPATH, in the program and in the Python processes
+that it starts. It waits for torch, and passes on to a sitecustomize that was there before. What fails here is told in a line
+and never stops the program.
+"""
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _autoload():
+    try:
+        from vramwise.allocator.autoload import autoload
+    except ImportError:
+        # This Python has no package vramwise, or an older one: the program's own.
+        for name in [name for name in sys.modules if name.split(".")[0] == "vramwise"]:
+            del sys.modules[name]
+        sys.path.insert(0, os.path.join(_HERE, "package"))
+        try:
+            from vramwise.allocator.autoload import autoload
+        finally:
+            sys.path.remove(os.path.join(_HERE, "package"))
+    autoload()
+
+
+class _Loader:
+    """Loads torch as its own loader does, then installs."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def create_module(self, spec):
+        return self.inner.create_module(spec)
+
+    def exec_module(self, module):
+        module.__loader__ = module.__spec__.loader = self.inner
+        self.inner.exec_module(module)
+        try:
+            _autoload()
+        except Exception as error:
+            print(f"vramwise: its allocator cannot be installed: {error}", file=sys.stderr)
+
+
+class _Finder:
+    """Finds torch by asking everybody else."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch":
+            return None
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if finder is not self and find else None
+            if spec is not None:
+                if spec.loader is not None and hasattr(spec.loader, "exec_module"):
+                    spec.loader = _Loader(spec.loader)
+                return spec
+        return None
+
+
+def _pass_on():
+    """Runs the sitecustomize that this one hides."""
+    paths = [path for path in sys.path if os.path.abspath(path or ".") != _HERE]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", paths)
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+# Others that wait for torch come before this one in the list, and so after it in time: they find the allocator in place.
+sys.meta_path.insert(0, _Finder())
+_pass_on()

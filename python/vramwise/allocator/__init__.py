@@ -1,0 +1,11 @@
+"""vramwise's own GPU allocator in the place of PyTorch's: the same training in less memory.
+
+``install_allocator()`` before the first CUDA call is all. Where it cannot be installed, PyTorch's own allocator stays,
+and one line on standard error says why.
+"""
+
+from __future__ import annotations
+
+from ._install import AllocatorStatus, allocator_status, install_allocator, set_settings
+
+__all__ = ["AllocatorStatus", "allocator_status", "install_allocator", "set_settings"]

@@ -1,0 +1,76 @@
+"""The engine's library, and the few of its functions that Python calls."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+
+from ..errors import NotAvailableError, SettingsError
+
+LIBRARY = "libvramwise_allocator.so"
+VERSION = 1
+ALL_DEVICES = -1
+_OK = 0
+
+
+def library_directory() -> Path:
+    """Where this package's libraries lie: VRAMWISE_LIB_DIR, or else ``lib`` in the package."""
+    given = os.environ.get("VRAMWISE_LIB_DIR")
+    return Path(given) if given else Path(__file__).resolve().parent.parent / "lib"
+
+
+class _Table(ctypes.Structure):
+    """The beginning of the table; what follows is for the shim only."""
+
+    _fields_ = [
+        ("version", ctypes.c_uint32),
+        ("bytes", ctypes.c_uint32),
+        ("init", ctypes.c_void_p),
+        ("set_settings", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_char_p)),
+        ("settings", ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int32, ctypes.c_char_p, ctypes.c_size_t)),
+        ("last_message", ctypes.CFUNCTYPE(ctypes.c_char_p)),
+    ]
+
+
+class Engine:
+    """The loaded library. It is never unloaded."""
+
+    def __init__(self) -> None:
+        self.path = library_directory() / LIBRARY
+        if not self.path.is_file():
+            raise NotAvailableError(f"its library {self.path} is not there", missing=LIBRARY)
+        try:
+            library = ctypes.CDLL(str(self.path))
+            get = library.vramwise_engine_table
+        except (OSError, AttributeError) as error:
+            raise NotAvailableError(f"its library cannot be loaded: {error}", missing=LIBRARY) from error
+        get.restype, get.argtypes = ctypes.c_void_p, [ctypes.c_uint32]
+        self.table = get(VERSION)
+        if not self.table:
+            raise NotAvailableError(
+                f"{self.path} is of another version of vramwise than this package", missing=LIBRARY
+            )
+        self._functions = _Table.from_address(self.table)
+
+    def set_settings(self, device: int, text: str) -> str:
+        """Gives a device (or all) its settings; returns the engine's remark on them, mostly empty.
+
+        Raises:
+            SettingsError: with the engine's own words; nothing was changed.
+        """
+        status = self._functions.set_settings(device, text.encode())
+        said = self._said()
+        if status != _OK:
+            raise SettingsError(f"allocator settings {text!r}: {said or 'refused'}", settings=text)
+        return said
+
+    def settings(self, device: int) -> str:
+        """The settings in force, as text."""
+        length = self._functions.settings(device, None, 0)
+        text = ctypes.create_string_buffer(length + 1)
+        self._functions.settings(device, text, length + 1)
+        return text.value.decode(errors="replace")
+
+    def _said(self) -> str:
+        return (self._functions.last_message() or b"").decode(errors="replace")

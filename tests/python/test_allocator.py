@@ -1,0 +1,298 @@
+"""vramwise's allocator in the place of PyTorch's: every use of the interface gives what PyTorch's own gives.
+
+On the emulated device, in processes of their own. The engine is the real one where VRAMWISE_LIB_DIR has it, and a double of
+it (allocator_double) otherwise. `cargo xtask test` builds what is needed and sets the variable.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+import textwrap
+import unittest
+from pathlib import Path
+
+import emulated_torch
+from emulated_torch import ENGINE, LIBRARIES, ROOT, TESTS, Device, compiler, shared_object
+
+HEADERS = ROOT / "python/vramwise/allocator/shim"
+DOUBLE = TESTS / "allocator_double"
+INSTALL = "import torch, vramwise\nvramwise.install_allocator(required=True)\n"
+
+
+class Allocator(unittest.TestCase):
+    """Builds once; each test runs programs."""
+
+    @classmethod
+    def setUpClass(cls):
+        reason = emulated_torch.missing() or (None if compiler() else "there is no C++ compiler")
+        if reason:
+            raise unittest.SkipTest(reason)
+        cls.built = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.built.cleanup)
+        place = Path(cls.built.name)
+        cls.libraries, cls.cache, cls.custom = place / "lib", place / "cache", place / "custom.so"
+        cls.libraries.mkdir()
+        cls.real = (Path(LIBRARIES) / ENGINE).is_file()
+        if cls.real:
+            (cls.libraries / ENGINE).symlink_to(Path(LIBRARIES).resolve() / ENGINE)
+        else:
+            shared_object(DOUBLE / "engine.cpp", cls.libraries / ENGINE, f"-I{HEADERS}")
+        shared_object(DOUBLE / "custom.cpp", cls.custom)
+        # Compiled once, for all tests.
+        os.environ.setdefault("VRAMWISE_TEST_CACHE", str(cls.cache))
+        cls.cache = Path(os.environ["VRAMWISE_TEST_CACHE"])
+
+    def run_python(self, *arguments, devices=1, expect=0, **more):
+        device = Device(devices)
+        self.addCleanup(device.close)
+        variables = {"VRAMWISE_LIB_DIR": self.libraries, "VRAMWISE_CACHE_DIR": self.cache, **more}
+        done = device.run(*arguments, VRAMWISE_TEST_CUSTOM_ALLOCATOR=self.custom, **variables)
+        if expect is not None:
+            self.assertEqual(done.returncode, expect, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+        return done
+
+    def run_program(self, program, **more):
+        return self.run_python("-c", textwrap.dedent(program), **more)
+
+
+class Interface(Allocator):
+    def facts(self, which, *names, **more):
+        done = self.run_python("-m", "allocator_checks", which, *names, **more)
+        line = next(line for line in done.stdout.splitlines() if line.startswith("FACTS "))
+        return json.loads(line.removeprefix("FACTS "))
+
+    def compare(self, *names, **more):
+        native, ours = self.facts("native", *names, **more), self.facts("ours", *names, **more)
+        self.assertEqual((native.pop("backend"), ours.pop("backend")), ("native", "vramwise"))
+        self.assertEqual(list(native), list(ours))
+        self.assertGreater(len(native), 0)
+        for name, told in native.items():
+            with self.subTest(name):
+                # What this PyTorch cannot do on the emulated device is no measure.
+                if "error" not in told:
+                    self.assertEqual(told, ours[name], name)
+
+    def test_every_use_of_the_interface_gives_what_pytorchs_own_allocator_gives(self):
+        self.compare()
+
+    def test_devices_are_kept_apart(self):
+        self.compare("both_devices_have_counters_of_their_own", devices=2)
+
+
+class Processes(Allocator):
+    def test_a_forked_child_frees_in_peace(self):
+        done = self.run_program(INSTALL + """
+import os
+torch.cuda.memory._record_memory_history()
+x = torch.empty(1000, device="cuda")
+child = os.fork()
+if child == 0:
+    del x
+    os._exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+assert torch.cuda.memory_allocated() == 4096
+del x
+assert torch.cuda.memory_allocated() == 0
+""")
+        self.assertEqual(done.stderr, "")
+
+    def test_a_process_ends_with_tensors_pools_and_graphs_alive(self):
+        done = self.run_program(INSTALL + """
+import sys, threading, time
+class Cycle: pass
+cycle = Cycle()
+cycle.own, cycle.tensor = cycle, torch.empty(1000, device="cuda")
+sys.modules["kept"] = torch.empty(1000, device="cuda")
+pool = torch.cuda.MemPool()
+with torch.cuda.use_mem_pool(pool):
+    inside = torch.empty(1000, device="cuda")
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    captured = inside + 1
+torch.cuda.memory._record_memory_history()
+last = torch.empty(1000, device="cuda")
+last.record_stream(torch.cuda.Stream())
+threading.Thread(target=lambda: (torch.empty(10, device="cuda"), time.sleep(60)), daemon=True).start()
+print("end")
+""")
+        self.assertEqual((done.stdout, done.stderr), ("end\n", ""))
+
+    def test_tensors_travel_to_another_process(self):
+        if not self.real:
+            self.skipTest("the double shares nothing")
+        program = Path(self.built.name) / "travel.py"
+        program.write_text(INSTALL + textwrap.dedent("""
+            import torch.multiprocessing as multiprocessing
+
+            def receive(queue, answers):
+                x = queue.get()
+                y = queue.get()
+                answers.put((x.device.type, tuple(x.shape), tuple(y.shape), torch.cuda.get_allocator_backend()))
+                del x, y
+
+            if __name__ == "__main__":
+                context = multiprocessing.get_context("spawn")
+                queue, answers = context.Queue(), context.Queue()
+                child = context.Process(target=receive, args=(queue, answers))
+                child.start()
+                x = torch.ones(5_000_000, device="cuda")
+                queue.put(x)
+                queue.put(x[10:])
+                print(answers.get(timeout=100))
+                child.join()
+                print(child.exitcode)
+        """))
+        done = self.run_python(program)
+        self.assertEqual(done.stdout, "('cuda', (5000000,), (4999990,), 'vramwise')\n0\n")
+
+    def test_a_compiled_model_runs_in_trees_of_graphs(self):
+        done = self.run_program(INSTALL + """
+torch._inductor.config.triton.cudagraph_trees = True
+model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 32)).cuda()
+step = torch.compile(model, mode="reduce-overhead")
+for turn in range(4):
+    step(torch.randn(16, 32, device="cuda")).sum().backward()
+for turn in range(3):
+    with torch.no_grad():
+        y = step(torch.randn(16, 32, device="cuda"))
+print(tuple(y.shape), torch.cuda.get_allocator_backend())
+""", expect=None)
+        if "triton" in done.stderr.lower() and done.returncode != 0:
+            native = self.run_program("import torch; torch.compile(torch.nn.Linear(3, 3).cuda())(torch.randn(2, 3).cuda())",
+                                      expect=None)
+            if native.returncode != 0:
+                self.skipTest("torch.compile does not run here, with PyTorch's own allocator neither")
+        self.assertEqual(done.returncode, 0, done.stderr[-3000:])
+        self.assertIn("(16, 32) vramwise", done.stdout)
+
+
+class Installation(Allocator):
+    def test_it_is_refused_once_cuda_has_started(self):
+        done = self.run_program("""
+            import torch, vramwise
+            x = torch.empty(1000, device="cuda")
+            status = vramwise.install_allocator()
+            assert not status.installed and "CUDA is up already" in status.reason, status
+            assert torch.cuda.get_allocator_backend() == "native"
+            try:
+                vramwise.install_allocator(required=True)
+            except vramwise.errors.NotAvailableError as error:
+                print(error.missing)
+        """)
+        self.assertEqual(done.stdout, "time\n")
+        self.assertEqual(done.stderr.count("\n"), 1)
+        self.assertIn("PyTorch's own allocator is used, as CUDA is up already", done.stderr)
+
+    def test_a_second_call_changes_nothing_but_settings(self):
+        self.run_program(INSTALL + """
+assert vramwise.install_allocator().installed
+status = vramwise.allocator_status()
+assert status.installed and status.reason == "" and status.shim.is_file() and status.torch == torch.__version__, status
+x = torch.empty(1000, device="cuda")
+assert vramwise.install_allocator().installed
+""")
+
+    def test_settings_that_make_no_sense_install_nothing(self):
+        done = self.run_program("""
+            import torch, vramwise
+            try:
+                vramwise.install_allocator("nonsense=1")
+            except vramwise.errors.SettingsError as error:
+                print(error.settings)
+            print(torch.cuda.get_allocator_backend(), vramwise.allocator_status().installed)
+            try:
+                vramwise.set_settings("cuda:0", "")
+            except vramwise.errors.NotAvailableError:
+                print("not installed")
+        """)
+        self.assertEqual(done.stdout, "nonsense=1\nnative False\nnot installed\n")
+
+    def test_options_of_pytorchs_own_allocator_are_named_and_stop_nobody(self):
+        done = self.run_program(INSTALL, PYTORCH_CUDA_ALLOC_CONF="max_split_size_mb:64")
+        self.assertIn("PYTORCH_CUDA_ALLOC_CONF: ", done.stderr)
+        self.assertIn("max_split_size_mb", done.stderr)
+
+    def test_caching_that_is_switched_off_stays_off(self):
+        done = self.run_program("import torch, vramwise; print(vramwise.install_allocator().installed)",
+                                PYTORCH_NO_CUDA_MEMORY_CACHING="1")
+        self.assertEqual(done.stdout, "False\n")
+        self.assertIn("PYTORCH_NO_CUDA_MEMORY_CACHING", done.stderr)
+
+    def test_without_the_engine_pytorchs_own_allocator_stays(self):
+        with tempfile.TemporaryDirectory() as empty:
+            done = self.run_program("""
+                import torch, vramwise
+                vramwise.install_allocator()
+                print(torch.empty(3, device="cuda").shape, torch.cuda.get_allocator_backend())
+            """, VRAMWISE_LIB_DIR=empty)
+        self.assertEqual(done.stdout, "torch.Size([3]) native\n")
+        self.assertIn(ENGINE, done.stderr)
+
+    def test_without_a_compiler_the_cache_is_enough_and_without_both_a_line_says_so(self):
+        self.run_program(INSTALL)
+        with tempfile.TemporaryDirectory() as empty:
+            program = "import torch, vramwise; print(vramwise.install_allocator().installed)"
+            none = self.run_program(program, VRAMWISE_CACHE_DIR=Path(empty) / "cache", PATH=empty, CXX=None)
+        self.assertEqual(none.stdout, "False\n")
+        self.assertIn("no C++ compiler", none.stderr)
+
+    def test_a_cache_that_others_can_write_is_not_trusted(self):
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder).chmod(0o777)
+            done = self.run_program("import torch, vramwise; print(vramwise.install_allocator().installed)",
+                                    VRAMWISE_CACHE_DIR=folder)
+        self.assertEqual(done.stdout, "False\n")
+        self.assertIn("by nobody else", done.stderr)
+
+    def test_a_ready_made_shim_is_taken_only_for_its_own_pytorch(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(self.libraries / ENGINE, folder)
+            program = """
+                import torch, vramwise
+                from vramwise.allocator import _shim
+                print(_shim.ready_made_name(torch))
+                print(vramwise.install_allocator().installed)
+            """
+            made = self.run_python("-m", "vramwise.allocator", "--build", folder).stdout.strip()
+            with tempfile.TemporaryDirectory() as empty:
+                surroundings = {"VRAMWISE_LIB_DIR": folder, "VRAMWISE_CACHE_DIR": empty, "PATH": empty}
+                good = self.run_program(program, **surroundings)
+                self.assertEqual(good.stdout, f"{Path(made).name}\nTrue\n")
+                source = Path(folder) / "other.cpp"
+                source.write_text('extern "C" const char* vramwise_shim_built_for() { return "2.99.0 0123456789"; }')
+                shared_object(source, made)
+                other = self.run_program(program, **surroundings)
+        self.assertEqual(other.stdout, f"{Path(made).name}\nFalse\n")
+        self.assertIn("made for PyTorch 2.99.0", other.stderr)
+
+    def entry_point(self, folder):
+        """A folder with the declaration that an installed package has."""
+        facts = Path(folder) / "vramwise-0.dist-info"
+        facts.mkdir()
+        (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: vramwise\nVersion: 0\n")
+        (facts / "entry_points.txt").write_text("[torch.backends]\nvramwise = vramwise.allocator.autoload:autoload\n")
+        return f"{folder}:{ROOT / 'python'}"
+
+    def test_the_environment_installs_it_at_the_end_of_import_torch(self):
+        program = "import torch; print(torch.cuda.get_allocator_backend())"
+        with tempfile.TemporaryDirectory() as folder:
+            path = self.entry_point(folder)
+            for value, backend in ((None, "native"), ("0", "native"), ("1", "vramwise")):
+                with self.subTest(value):
+                    done = self.run_program(program, PYTHONPATH=path, VRAMWISE_ALLOCATOR=value)
+                    self.assertEqual((done.stdout, done.stderr), (f"{backend}\n", ""))
+            wrong = self.run_program(program, PYTHONPATH=path, VRAMWISE_ALLOCATOR="nonsense=1")
+            self.assertEqual(wrong.stdout, "native\n")
+            self.assertIn("VRAMWISE_ALLOCATOR: ", wrong.stderr)
+
+    def test_a_report_at_the_end_says_what_was_held(self):
+        program = INSTALL + "x = torch.empty(3 << 20, dtype=torch.uint8, device='cuda')"
+        done = self.run_program(program, VRAMWISE_ALLOCATOR_REPORT="1")
+        self.assertRegex(done.stderr, r"^vramwise: cuda:0: peak held \S+ MiB \(\d+ bytes\), peak requested 3\.00 MiB "
+                                      r"\(3145728 bytes\), ratio \d+\.\d{3}\n$")
+        self.assertEqual(self.run_program(INSTALL, VRAMWISE_ALLOCATOR_REPORT="1").stderr, "")
+
+
+if __name__ == "__main__":
+    unittest.main()
