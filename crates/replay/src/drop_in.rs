@@ -24,7 +24,8 @@ pub struct DropIn {
 impl DropIn {
     /// Memory held ÷ memory needed, at their peaks; `None` for a program that asks for nothing.
     pub fn ratio(&self) -> Option<f64> {
-        (self.peak_requested_bytes > 0).then(|| self.peak_held_bytes as f64 / self.peak_requested_bytes as f64)
+        (self.peak_requested_bytes > 0)
+            .then(|| self.peak_held_bytes as f64 / self.peak_requested_bytes as f64)
     }
 }
 
@@ -61,7 +62,7 @@ pub fn drop_in(program: &Program, params: Params, total: u64) -> DropIn {
                 match heap.alloc(program.streams[usize::from(stream)], size, id(pool)) {
                     Ok(block) => {
                         peak = peak.max(live + size);
-                        drop(heap.free(block.address));
+                        let _ = heap.free(block.address);
                     }
                     Err(AllocError::OutOfMemory) => ooms.push((*event as usize, size)),
                     Err(_) => {}

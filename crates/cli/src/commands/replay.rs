@@ -1,5 +1,6 @@
 //! `vramwise replay FILE`.
 
+mod drop_in;
 mod json;
 mod request;
 mod text;
@@ -22,6 +23,8 @@ Examples:
       What if: the same program under other settings.
   vramwise replay snapshot.pickle --capacity 24GiB
       What if: the same program with less memory.
+  vramwise replay snapshot.pickle --allocator vramwise
+      What if: the same program with vramwise's own allocator instead of PyTorch's.
   vramwise replay snapshot.pickle --conf-at 5000=max_split_size_mb:128 --emit after.pickle
 
 Exit status: 0 exact (or a what-if without OOM), 1 a divergence or an OOM, 2 unreadable input.";
@@ -48,12 +51,25 @@ pub(crate) struct Args {
     /// Write the state at the end as a snapshot that PyTorch's own viewer opens.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) emit: Option<PathBuf>,
+    /// Whose allocator to replay the program under; vramwise's is the one that `vramwise run` installs.
+    #[arg(long, value_enum, value_name = "NAME", default_value_t, conflicts_with_all = ["conf", "conf_at", "addresses", "emit"])]
+    pub(crate) allocator: Allocator,
     /// PyTorch version whose allocator is meant, such as 2.8; without it, what the file looks like.
     #[arg(long, value_name = "VERSION", value_parser = crate::args::torch)]
     pub(crate) torch: Option<TorchVersion>,
     /// Memory of the card, such as 80GiB, which decides how expandable segments are reserved.
     #[arg(long, value_name = "SIZE", value_parser = crate::args::card)]
     pub(crate) total: Option<u64>,
+}
+
+/// An allocator that a program can be replayed under.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Allocator {
+    /// PyTorch's caching allocator.
+    #[default]
+    Pytorch,
+    /// The drop-in allocator of this program.
+    Vramwise,
 }
 
 /// A change of settings in mid-run.

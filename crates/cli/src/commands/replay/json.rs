@@ -29,6 +29,8 @@ pub(super) struct Report {
     pub(super) device_calls: DeviceCalls,
     pub(super) oom: Vec<OomReport>,
     pub(super) pools: usize,
+    /// The same program under vramwise's allocator, where that was asked.
+    pub(super) drop_in: Option<super::drop_in::DropInReport>,
     pub(super) assumptions: Vec<String>,
     pub(super) warnings: Vec<String>,
 }
@@ -126,6 +128,7 @@ impl Report {
             device_calls: device_calls(stats),
             oom: ooms(answer),
             pools: recording.pool_ids.len(),
+            drop_in: answer.drop_in.as_ref().map(super::drop_in::DropInReport::new),
             assumptions: answer.assumptions.clone(),
             warnings: snapshot.warnings.iter().map(|w| w.message.clone()).collect(),
         }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use vramwise_model::settings::Config;
 use vramwise_replay::{
-    Addresses, Conditions, Outcome, Recording, VerifyOptions, recorded_config, replayed_snapshot,
-    what_if,
+    Addresses, Conditions, DropIn, Outcome, Recording, VerifyOptions, recorded_config,
+    replayed_snapshot, what_if,
 };
 use vramwise_trace::{DeviceTrace, Snapshot};
 use vramwise_types::{Action, TorchVersion};
 
-use super::Args;
+use super::{Args, drop_in};
 use crate::failure::Failure;
 use crate::input;
 
@@ -23,8 +23,10 @@ pub(super) struct Request {
     pub(super) conf: Option<Config>,
     changes: Vec<(usize, Config)>,
     pub(super) capacity: Option<u64>,
-    total: Option<u64>,
+    pub(super) total: Option<u64>,
     addresses: Option<Arc<[u64]>>,
+    /// Whether vramwise's allocator is to be replayed too.
+    drop_in: bool,
     /// Whether the version is a guess from the file.
     guessed: bool,
     notes: Vec<String>,
@@ -34,6 +36,8 @@ pub(super) struct Request {
 pub(super) struct Answer {
     pub(super) recording: Recording,
     pub(super) what_if: Option<WhatIf>,
+    /// What vramwise's allocator would have held.
+    pub(super) drop_in: Option<DropIn>,
     pub(super) assumptions: Vec<String>,
 }
 
@@ -47,6 +51,9 @@ pub(super) struct WhatIf {
 impl Answer {
     /// Whether the exit status is 0: exact, or a what-if without failed request.
     pub(super) fn is_fine(&self) -> bool {
+        if self.drop_in.as_ref().is_some_and(|d| !d.ooms.is_empty()) {
+            return false;
+        }
         match &self.what_if {
             Some(what_if) => what_if.outcome.ooms.is_empty(),
             None => self.recording.is_exact(),
@@ -88,6 +95,7 @@ impl Request {
             capacity: args.capacity,
             total: args.total,
             addresses,
+            drop_in: args.allocator == super::Allocator::Vramwise,
             guessed: args.torch.is_none(),
             notes,
         })
@@ -163,7 +171,8 @@ pub(super) fn answer(request: &Request, device: &DeviceTrace) -> Answer {
     assumptions.append(&mut recording.assumptions);
     let asks = request.is_what_if() || another_card;
     let what_if = asks.then(|| replay(request, &recording, &mut assumptions));
-    Answer { recording, what_if, assumptions }
+    let drop_in = request.drop_in.then(|| drop_in::replay(request, &recording, &mut assumptions));
+    Answer { recording, what_if, drop_in, assumptions }
 }
 
 /// Orders of addresses that a what-if is tried under when a tie could change it.

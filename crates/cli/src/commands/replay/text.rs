@@ -37,6 +37,9 @@ pub(super) fn render(report: &Report, answer: &Answer, context: &Context) -> Str
         None => what_if(&mut text, report, answer, style),
     }
     peaks(&mut text, report, style);
+    if let Some(drop_in) = &report.drop_in {
+        super::drop_in::render(&mut text, drop_in, report, style);
+    }
     notes(&mut text, report, style);
     text
 }
