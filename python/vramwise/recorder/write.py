@@ -1,0 +1,88 @@
+"""Files that are there whole or not at all, and that never take the place of another."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+# Protocol 4 is what every reader of snapshots understands; Python 3.14 would write 5.
+PROTOCOL = 4
+_MOST = 10_000
+
+
+def snapshot_file(snapshot: Any, folder: Path, stem: str) -> Path:
+    """Writes a snapshot as ``STEM.pickle``, or ``STEM_2.pickle`` and so on where there is one.
+
+    Raises:
+        OSError: the folder cannot be made or written, or the disk is full; nothing is left behind.
+    """
+
+    def pickled(file: IO[bytes]) -> None:
+        pickle.dump(snapshot, file, protocol=PROTOCOL)
+
+    return _new(folder, stem, ".pickle", pickled)
+
+
+def text_file(text: str, path: Path) -> None:
+    """Writes a text, in the place of what was there.
+
+    Raises:
+        OSError: it cannot be written; what was there is still there.
+    """
+    temporary = _temporary(path)
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            _settle(file)
+        os.replace(temporary, path)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def _new(folder: Path, stem: str, ending: str, write: Callable[[IO[bytes]], None]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = _temporary(folder / f"{stem}{ending}")
+    try:
+        with open(temporary, "wb") as file:
+            write(file)
+            _settle(file)
+        for number in range(1, _MOST):
+            path = folder / (f"{stem}{ending}" if number == 1 else f"{stem}_{number}{ending}")
+            if _place(temporary, path):
+                return path
+        raise FileExistsError(f"{folder} has {_MOST - 1} files named {stem}{ending} already")
+    finally:
+        # Also where Control-C comes in between.
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def _place(temporary: Path, path: Path) -> bool:
+    """Gives a file its name unless that is taken; whether it did."""
+    try:
+        os.link(temporary, path)
+        return True
+    except FileExistsError:
+        return False
+    except OSError:
+        # A file system without hard links: a moment remains in which two processes may choose the same name.
+        if path.exists():
+            return False
+        os.replace(temporary, path)
+        return True
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
+def _settle(file: IO[Any]) -> None:
+    """A machine that goes down takes no half file with it."""
+    file.flush()
+    with contextlib.suppress(OSError):
+        os.fsync(file.fileno())
