@@ -65,16 +65,16 @@ class Sums:
         return self.cached - self.releasable - self.holes
 
 
-def rules_of(settings: dict[str, Any]) -> Rules:
-    """The rules that ``allocator_settings`` of a snapshot stand for."""
-    large = 20 * MIB
-    for pair in str(settings.get("PYTORCH_CUDA_ALLOC_CONF") or "").replace(" ", "").split(","):
-        name, _, value = pair.partition(":")
-        if name == "large_segment_size_mb" and value.isdigit() and int(value) > 0:
-            large = int(value) * MIB
+def rules_of(settings: dict[str, Any], large_segment_mb: str | None = None) -> Rules:
+    """The rules that ``allocator_settings`` of a snapshot stand for.
+
+    Args:
+        large_segment_mb: ``large_segment_size_mb``, which is not among them.
+    """
+    large = int(large_segment_mb) if large_segment_mb is not None and large_segment_mb.isdigit() else 0
     table = settings.get("roundup_power2_divisions") or {}
     divisions = tuple(int(table.get(str(1 << n), 0)) for n in range(16))
-    return Rules(bool(settings.get("expandable_segments")), large, divisions)
+    return Rules(bool(settings.get("expandable_segments")), (large or 20) * MIB, divisions)
 
 
 def round_request(size: int, rules: Rules) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 
@@ -12,17 +13,20 @@ def state(torch: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         RuntimeError: the allocator in use cannot tell (another one than PyTorch's own).
     """
     ask = torch._C._cuda_memorySnapshot
-    try:
-        # 2.11 and later can leave the history out, which may be large.
-        answer = ask(None, False)
-    except TypeError:
-        answer = _older(ask)
+    if without_history(torch):
+        answer = ask((0, 0, False))
+    else:
+        try:
+            answer = ask(None)
+        except TypeError:
+            # Up to 2.6 it takes nothing.
+            answer = ask()
     return list(answer.get("segments", [])), dict(answer.get("allocator_settings") or {})
 
 
-def _older(ask: Any) -> dict[str, Any]:
+def without_history(torch: Any) -> bool:
+    """Whether this release can leave the history out (2.11 and later), by the function that has it as an argument."""
     try:
-        answer = ask(None)
-    except TypeError:
-        answer = ask()
-    return dict(answer)
+        return "include_traces" in inspect.signature(torch.cuda.memory_snapshot).parameters
+    except (AttributeError, TypeError, ValueError):
+        return False

@@ -13,6 +13,7 @@ from ._sizes import show_size
 from ._state import state
 from ._torch_access import device_index, need_cuda
 from .errors import NotAvailableError
+from .settings import in_force
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,8 @@ def headroom(device: Any = None) -> Headroom:
             f"vramwise.headroom() needs PyTorch's own allocator: the one in use does not tell its segments ({error})",
             missing="memory snapshot",
         ) from None
-    rules = _largest.rules_of(settings)
+    current = str(settings.get("PYTORCH_CUDA_ALLOC_CONF") or "")
+    rules = _largest.rules_of(settings, in_force("large_segment_size_mb", current))
     sums = _largest.sums(segments, index, stream, rules)
     return measured(index, stream, free, total, _limit(torch, index, total), sums, rules)
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import pickle
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from .._atomic import new_file, replace_text
 from .._say import warn
 from .._torch_access import need_torch, why_no_cuda
 from ..errors import NotAvailableError
-from . import about, history, names, triggers, write
+from . import about, history, names, triggers
 from .options import Context, Options, Stacks, signal_number, threshold
 
 STEP = "vramwise.step"
+# What every reader of snapshots understands; Python 3.14 would write 5.
+_PROTOCOL = 4
 
 # One file at a time: a snapshot is as large as the history, and a signal may come while one is written.
 # Re-entrant, since the handler of a signal runs in the thread that it interrupts.
@@ -104,9 +108,12 @@ class Recorder:
                 self._write("end")
         finally:
             torch, self._torch = self._torch, None
-            for leave in (lambda: triggers.detach(self), self._close_span, lambda: history.end(torch)):
-                with contextlib.suppress(Exception):
-                    leave()
+            with contextlib.suppress(Exception):
+                triggers.detach(self)
+            with contextlib.suppress(Exception):
+                self._close_span()
+            with contextlib.suppress(Exception):
+                history.end(torch)
 
     def step(self) -> None:
         """Ends a step: call it once at the end of each.
@@ -224,7 +231,9 @@ class Recorder:
         stem = names.stem(reason, names.ranks(torch)["rank"], step if self.steps else None)
         with _no_collections():
             snapshot = torch.cuda.memory._snapshot()
-            path = write.snapshot_file(snapshot, self.options.folder, stem)
+            path = new_file(
+                self.options.folder, stem, ".pickle", lambda file: pickle.dump(snapshot, file, protocol=_PROTOCOL)
+            )
         self.files.append(path)
         text = about.describe(
             torch,
@@ -236,7 +245,7 @@ class Recorder:
             notes=self.notes,
             failed=failed,
         )
-        write.text_file(text, about.beside(path))
+        replace_text(about.beside(path), text)
         return path
 
     def _could_not(self, why: str) -> None:

@@ -131,6 +131,4 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
 
 
 # Signals without a meaning of their own: a program without a handler is not to die of them.
-_FOR_USERS = {
-    int(getattr(signal, name)) for name in ("SIGUSR1", "SIGUSR2") if hasattr(signal, name)
-}
+_FOR_USERS = {int(getattr(signal, name)) for name in ("SIGUSR1", "SIGUSR2") if hasattr(signal, name)}

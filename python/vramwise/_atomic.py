@@ -1,50 +1,26 @@
-"""Files that are there whole or not at all, and that never take the place of another."""
+"""Files that are there whole or not at all."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-# Protocol 4 is what every reader of snapshots understands; Python 3.14 would write 5.
-PROTOCOL = 4
 _MOST = 10_000
 
 
-def snapshot_file(snapshot: Any, folder: Path, stem: str) -> Path:
-    """Writes a snapshot as ``STEM.pickle``, or ``STEM_2.pickle`` and so on where there is one.
+def new_file(folder: Path, stem: str, ending: str, write: Callable[[IO[bytes]], None]) -> Path:
+    """Writes a file as ``STEM.ENDING``, or as ``STEM_2.ENDING`` and so on: it takes the place of no other.
+
+    Args:
+        folder: made where it is not there.
+        write: writes the contents into an open file.
 
     Raises:
         OSError: the folder cannot be made or written, or the disk is full; nothing is left behind.
     """
-
-    def pickled(file: IO[bytes]) -> None:
-        pickle.dump(snapshot, file, protocol=PROTOCOL)
-
-    return _new(folder, stem, ".pickle", pickled)
-
-
-def text_file(text: str, path: Path) -> None:
-    """Writes a text, in the place of what was there.
-
-    Raises:
-        OSError: it cannot be written; what was there is still there.
-    """
-    temporary = _temporary(path)
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            _settle(file)
-        os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-
-
-def _new(folder: Path, stem: str, ending: str, write: Callable[[IO[bytes]], None]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(folder / f"{stem}{ending}")
     try:
@@ -58,6 +34,23 @@ def _new(folder: Path, stem: str, ending: str, write: Callable[[IO[bytes]], None
         raise FileExistsError(f"{folder} has {_MOST - 1} files named {stem}{ending} already")
     finally:
         # Also where Control-C comes in between.
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Writes a text, in the place of what was there.
+
+    Raises:
+        OSError: it cannot be written; what was there is still there.
+    """
+    temporary = _temporary(path)
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            _settle(file)
+        os.replace(temporary, path)
+    finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
 
