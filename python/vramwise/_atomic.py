@@ -16,6 +16,8 @@ def new_file(folder: Path, stem: str, ending: str, write: Callable[[IO[bytes]], 
 
     Args:
         folder: made where it is not there.
+        stem: the name without its ending.
+        ending: with its dot.
         write: writes the contents into an open file.
 
     Raises:
@@ -49,7 +51,7 @@ def replace_text(path: Path, text: str) -> None:
         with open(temporary, "w", encoding="utf-8") as file:
             file.write(text)
             _settle(file)
-        os.replace(temporary, path)
+        temporary.replace(path)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
@@ -58,16 +60,15 @@ def replace_text(path: Path, text: str) -> None:
 def _place(temporary: Path, path: Path) -> bool:
     """Gives a file its name unless that is taken; whether it did."""
     try:
-        os.link(temporary, path)
-        return True
+        path.hardlink_to(temporary)
     except FileExistsError:
         return False
     except OSError:
         # A file system without hard links: a moment remains in which two processes may choose the same name.
         if path.exists():
             return False
-        os.replace(temporary, path)
-        return True
+        temporary.replace(path)
+    return True
 
 
 def _temporary(path: Path) -> Path:

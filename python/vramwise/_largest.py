@@ -69,6 +69,7 @@ def rules_of(settings: dict[str, Any], large_segment_mb: str | None = None) -> R
     """The rules that ``allocator_settings`` of a snapshot stand for.
 
     Args:
+        settings: the dictionary.
         large_segment_mb: ``large_segment_size_mb``, which is not among them.
     """
     large = int(large_segment_mb) if large_segment_mb is not None and large_segment_mb.isdigit() else 0
@@ -120,6 +121,8 @@ def fresh(driver: int, sums: Sums, rules: Rules, room: int | None) -> int:
     """The largest block that new memory would make.
 
     Args:
+        sums: of the device.
+        rules: the settings.
         driver: bytes that the driver would have after the allocator gave back what it can.
         room: bytes that the limit of the process would leave then, ``None`` without a limit.
     """

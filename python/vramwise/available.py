@@ -25,21 +25,21 @@ class Headroom:
         stream: handle of the stream; 0 is the default stream.
         total_bytes: memory of the device, as the driver says.
         free_bytes: what the driver has free now: nobody's, neither this process's nor another's.
-        limit_bytes: what ``torch.cuda.set_per_process_memory_fraction`` allows this process to reserve, or ``None`` where
-            there is no limit below the device (or this PyTorch cannot tell).
+        limit_bytes: what ``torch.cuda.set_per_process_memory_fraction`` allows this process to reserve; ``None``
+            where there is no limit below the device (or this PyTorch cannot tell).
         reserved_bytes: what the allocator holds.
         allocated_bytes: what of that is in use.
         pending_bytes: what was given back while another stream still used it (``record_stream``): it counts as
             neither free nor available until that stream is done, but the allocator waits for it before it gives up.
         cached_bytes: what of the reserved bytes is in free blocks.
         releasable_bytes: what of the cached bytes the driver can have back: segments that are wholly free (with
-            expandable segments, granules). ``torch.cuda.empty_cache()`` would give it back, and the allocator does so by
-            itself before it gives up.
+            expandable segments, granules). ``torch.cuda.empty_cache()`` would give it back, and the allocator does
+            so by itself before it gives up.
         hole_bytes: cached bytes between blocks in use, which only requests on this stream that fit can have.
         unusable_bytes: cached bytes of no use to this stream: holes of other streams, pools of CUDA graphs and
             ``MemPool``, rests of up to 1 MiB between large blocks.
-        available_bytes: what requests on this stream can still get in all, if their sizes suit: free within the limit,
-            plus releasable, plus holes. An upper bound.
+        available_bytes: what requests on this stream can still get in all, if their sizes suit: free within the
+            limit, plus releasable, plus holes. An upper bound.
         largest_block_bytes: the largest single request that would succeed now.
     """
 
@@ -83,18 +83,18 @@ class Headroom:
 def headroom(device: Any = None) -> Headroom:
     """What can still be allocated on a device, on its current stream.
 
-    It looks at the allocator's segments, which takes from 10 microseconds to some milliseconds, and waits for no kernel.
-    Before PyTorch 2.11 it also copies the memory history where that is on, which can take seconds.
+    It looks at the allocator's segments, which takes from 10 microseconds to some milliseconds, and waits for no
+    kernel. Before PyTorch 2.11 it also copies the memory history where that is on, which can take seconds.
 
-    What no figure can know: other processes may take what is free now, and the first use of a library (cuBLAS, cuDNN,
-    NCCL) takes memory that is not PyTorch's. Inside a CUDA graph capture or ``torch.cuda.use_mem_pool`` the allocator
-    gives nothing back, and less is available than this says.
+    What no figure can know: other processes may take what is free now, and the first use of a library (cuBLAS,
+    cuDNN, NCCL) takes memory that is not PyTorch's. Inside a CUDA graph capture or ``torch.cuda.use_mem_pool``
+    the allocator gives nothing back, and less is available than this says.
 
     Args:
         device: as PyTorch takes it: a number, ``"cuda:1"``, a ``torch.device``; ``None`` = the current device.
 
     Returns:
-        The sizes, in bytes, with :attr:`Headroom.available_bytes` and :attr:`Headroom.largest_block_bytes` first of all.
+        The sizes, in bytes; :attr:`Headroom.available_bytes` and :attr:`Headroom.largest_block_bytes` first of all.
 
     Raises:
         NotAvailableError: torch is not installed, there is no CUDA device, or the allocator in use does not tell its

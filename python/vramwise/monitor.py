@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._say import warn
 from ._torch_access import device_index, need_torch, why_no_cuda
 from .reading import MemoryReading, read_memory
 from .recorder.names import ranks
 from .writers import Target, writers_for
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -83,7 +86,7 @@ class MemoryMonitor:
         for writer in self._writers:
             try:
                 writer.write(reading)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001, PERF203 - the program goes on
                 self._could_not(error)
         return reading
 
@@ -104,7 +107,7 @@ class MemoryMonitor:
 
         return stepped  # type: ignore[return-value]
 
-    def __enter__(self) -> MemoryMonitor:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -114,6 +117,7 @@ class MemoryMonitor:
         try:
             self.log()
         except Exception as failure:
+            # The block's own error is the one to hear of.
             if error is None:
                 raise
             self._could_not(failure)
@@ -142,7 +146,7 @@ def log_memory(
             train(batch)
             monitor.step()
 
-    or ``for batch in monitor.watch(batches):``, or as a decorator of the function that is called for each step or epoch::
+    or ``for batch in monitor.watch(batches):``, or as a decorator of what is called for each step or epoch::
 
         @vramwise.log_memory(print, label="epoch", reset_peaks=True)
         def train_epoch(): ...
@@ -150,8 +154,9 @@ def log_memory(
     or as a block for ``with``, which takes one reading at its end.
 
     Args:
-        to: ``print`` or another function of a text; a ``logging.Logger`` (level INFO); a file name ending in ``.jsonl``
-            (JSON lines) or ``.prom`` (Prometheus); a ``SummaryWriter``; something with ``write(reading)``; a list of these.
+        to: ``print`` or another function of a text; a ``logging.Logger`` (level INFO); a file name ending in
+            ``.jsonl`` (JSON lines) or ``.prom`` (Prometheus); a ``SummaryWriter``; something with
+            ``write(reading)``; a list of these.
         every: steps between readings.
         label: what a step is called.
         device: as PyTorch takes it; ``None`` = the current device at each reading.

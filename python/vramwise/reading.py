@@ -11,7 +11,9 @@ from ._sizes import show_size
 
 @dataclass(frozen=True)
 class MemoryReading:
-    """What a device holds at one moment. Sizes are bytes; counters are since the start, or PyTorch's last reset of them.
+    """What a device holds at one moment.
+
+    Sizes are bytes; peaks and counters are since the start, or PyTorch's last reset of them.
 
     Attributes:
         time: seconds since 1970.
@@ -77,6 +79,11 @@ def read_memory(
     """Reads a device. Waits for no kernel; about 30 microseconds, and the driver's figures some more.
 
     Args:
+        torch: the module.
+        device: its number.
+        step: the step that just ended.
+        label: what a step is called.
+        rank: of the process.
         driver: whether to ask the driver for free and total memory, which begins the device's context if nothing has.
     """
     stats = torch.cuda.memory_stats(device)

@@ -8,10 +8,13 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _conf
 from .errors import SettingsError, UnreadableFileError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class SettingsSchedule:
@@ -72,6 +75,7 @@ class SettingsSchedule:
 
         Args:
             reports: for each phase (or first step) a report: a file, or what ``json.load`` gives of one.
+            release_cache: as for the schedule itself.
 
         Raises:
             UnreadableFileError: a file is no report of ``vramwise tune --json``.
@@ -107,7 +111,7 @@ class SettingsSchedule:
         self._set(self.settings_for(phase))
 
     def enter_if_there(self, phase: str) -> None:
-        """The same for a phase that the schedule may not have, or have only as numbers of steps: then nothing happens."""
+        """The same for a phase that the schedule may not have: then nothing happens."""
         if phase in self._phases:
             self.enter(phase)
 
@@ -138,7 +142,7 @@ class SettingsSchedule:
         if self._base is not None:
             self._set(self._base)
 
-    def __enter__(self) -> SettingsSchedule:
+    def __enter__(self) -> Self:
         self.begin()
         return self
 

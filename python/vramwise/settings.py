@@ -1,6 +1,6 @@
 """Allocator settings changed while the program runs, checked first, and undone where PyTorch refuses them.
 
-Not here: which settings are best (``vramwise tune``), and settings of vramwise's own allocator (``vramwise.set_settings``).
+Not here: which settings are best (``vramwise tune``), nor those of vramwise's allocator (``vramwise.set_settings``).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ._say import warn
 from ._state import state, without_history
 from ._torch_access import need_torch, why_no_cuda
 from .errors import NotAvailableError, SettingsError
-from .schedule import SettingsSchedule as SettingsSchedule
+from .schedule import SettingsSchedule
 
 __all__ = ["SettingsSchedule", "allocator_settings", "check_allocator_settings", "set_allocator_settings"]
 
 _lock = threading.Lock()
-# What was set through this module, for releases that tell no more than the environment does.
-_set: str | None = None
+# What was set through this module, the newest last, for releases that tell no more than the environment does.
+_set: list[str] = []
 _sticky: dict[str, str] = {}
 
 
@@ -34,13 +34,14 @@ def set_allocator_settings(conf: str | Mapping[str, object]) -> str:
     * ``max_split_size_mb``, ``max_non_split_rounding_mb``, ``garbage_collection_threshold``,
       ``roundup_power2_divisions``: in force from the next request on, also for blocks that are cached already. A string
       that does not mention one of them sets it back to its default.
-    * ``expandable_segments``: for new memory. Segments of the other kind stay; ordinary ones are used further, expandable
-      ones are passed over while the option is off, until ``torch.cuda.empty_cache()`` gives them back.
+    * ``expandable_segments``: for new memory. Segments of the other kind stay; ordinary ones are used further,
+      expandable ones are passed over while the option is off, until ``torch.cuda.empty_cache()`` gives them back.
     * ``large_segment_size_mb``: for new segments. It stays where a later string does not mention it, and
       raises the least value that ``max_split_size_mb`` may have.
-    * ``release_lock_on_cudamalloc``, ``graph_capture_record_stream_reuse``: from the next request on; they stay likewise.
-    * ``backend``, ``per_process_memory_fraction``, ``pinned_reserve_segment_size_mb``, ``pinned_use_background_threads``:
-      only before the first CUDA tensor.
+    * ``release_lock_on_cudamalloc``, ``graph_capture_record_stream_reuse``: from the next request on; they stay
+      likewise.
+    * ``backend``, ``per_process_memory_fraction``, ``pinned_reserve_segment_size_mb``,
+      ``pinned_use_background_threads``: only before the first CUDA tensor.
 
     Args:
         conf: settings as in ``PYTORCH_CUDA_ALLOC_CONF``, or the same as a mapping; ``""`` sets the first four back.
@@ -52,7 +53,6 @@ def set_allocator_settings(conf: str | Mapping[str, object]) -> str:
         SettingsError: the string is refused, by the check or by PyTorch; nothing has changed.
         NotAvailableError: torch is not installed, is built without CUDA, or has no function for this.
     """
-    global _set
     text = conf if isinstance(conf, str) else _conf.text_of(conf)
     torch = need_torch("vramwise.set_allocator_settings()")
     apply = _function(torch)
@@ -70,7 +70,7 @@ def set_allocator_settings(conf: str | Mapping[str, object]) -> str:
                 apply(before)
             first = (str(error).splitlines() or [""])[0]
             raise SettingsError(f"PyTorch refuses {text!r}: {first}", settings=text) from None
-        _set = text
+        _set[:] = [text]
         _sticky.update({name: value for name, value in wanted.items() if name not in _conf.RESET_BY_EACH_PARSE})
     return before
 
@@ -85,13 +85,14 @@ def allocator_settings(torch: Any = None) -> str:
     if without_history(torch) and torch.cuda.is_initialized():
         with contextlib.suppress(RuntimeError):
             return str(state(torch)[1].get("PYTORCH_CUDA_ALLOC_CONF") or "")
-    return _conf.from_environment() if _set is None else _set
+    return _set[-1] if _set else _conf.from_environment()
 
 
 def in_force(option: str, current: str) -> str | None:
     """The value of an option that outlives later strings; ``None`` where nothing has set it.
 
     Args:
+        option: its name.
         current: the string in force.
     """
     with contextlib.suppress(SettingsError):

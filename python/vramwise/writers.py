@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, Union
+from typing import Any, Protocol, Union, cast
 
 from ._atomic import replace_text
 from .reading import MemoryReading
@@ -20,7 +20,8 @@ class Writer(Protocol):
         """Takes one reading."""
 
 
-Target = Union[Writer, Callable[[str], Any], logging.Logger, str, "os.PathLike[str]", Iterable[Any]]
+# Or something with ``add_scalar`` or ``write(reading)``, or several in a list.
+Target = Union[Callable[[str], Any], logging.Logger, str, "os.PathLike[str]", Writer, Iterable[Any], Any]
 
 
 class Lines:
@@ -169,7 +170,7 @@ def writers_for(target: Target) -> list[Writer]:
         return [target]
     # A file has a write of its own, which takes a text; standard error is among them.
     if hasattr(target, "write") and not hasattr(target, "writelines"):
-        return [target]
+        return [cast("Writer", target)]
     if callable(target):
         return [Lines(target)]
     if isinstance(target, Iterable) and not hasattr(target, "writelines"):

@@ -20,7 +20,7 @@ def _lightning() -> Any:
     for name in sorted(_NAMES, key=lambda name: name not in sys.modules):
         try:
             return importlib.import_module(name)
-        except ModuleNotFoundError:
+        except ModuleNotFoundError:  # noqa: PERF203 - there are two
             continue
     raise NotAvailableError(
         "vramwise.callbacks.lightning needs lightning or pytorch_lightning, which are not installed here",
@@ -39,8 +39,9 @@ class MemoryCallback(_Base):  # type: ignore[misc]
         trainer = Trainer(..., callbacks=[MemoryCallback(recorder=vramwise.record("snapshots"))])
 
     Args:
-        recorder: begun with the training and stopped with it, unless it was at work before. Lightning moves the model to
-            the device before; to have that in the history too, begin earlier: ``vramwise.start_recording("snapshots")``.
+        recorder: begun with the training and stopped with it, unless it was at work before. Lightning moves the
+            model to the device before; to have that in the history too, begin earlier:
+            ``vramwise.start_recording("snapshots")``.
         monitor: what says how much memory is in use; steps are batches, counted through all epochs.
         schedule: settings for the phases ``"train"`` and ``"eval"`` (validation), or by the number of the batch.
     """

@@ -24,14 +24,16 @@ def steps(
 
     ::
 
-        for batch in steps(batches, recorder=vramwise.record("snapshots"), monitor=vramwise.log_memory(print, every=50)):
+        recorder = vramwise.record("snapshots")
+        for batch in steps(batches, recorder=recorder, monitor=vramwise.log_memory(print, every=50)):
             train(batch)
 
     Args:
         batches: what the loop goes through.
         recorder: begun with the first batch and stopped behind the last, unless it was at work before.
         monitor: what says how much memory is in use.
-        schedule: settings by the number of the step (or for the phase ``"train"``); the former ones come back at the end.
+        schedule: settings by the number of the step (or for the phase ``"train"``); the former ones come back at
+            the end.
 
     Yields:
         The batches. A loop that is left early by ``break`` or an error ends it all as well.

@@ -2,7 +2,8 @@
 
 PyTorch keeps the history itself; this package switches it on with a bound, says where steps end, and
 writes snapshots: when memory runs out, on a signal, at the end, every so many steps, when reserved
-memory grows past a threshold, or when asked. Not here: reading the files (``vramwise.read`` and the program ``vramwise``).
+memory grows past a threshold, or when asked. Not here: reading the files, which ``vramwise.read`` and
+the program ``vramwise`` do.
 """
 
 from __future__ import annotations

@@ -47,6 +47,13 @@ def describe(
     """The text of the file beside a snapshot: JSON, sizes in bytes, times in seconds since 1970.
 
     Args:
+        torch: the module.
+        snapshot: what is in the file.
+        file: its name.
+        reason: why it was written.
+        step: how many steps had ended, or the one that just did; ``None`` without steps.
+        options: what the recorder was asked for.
+        notes: what is not as asked.
         failed: what the allocator said of the failed request, where there was one: ``device``,
             ``requested_bytes``, ``total_bytes``, ``free_bytes``.
     """
@@ -118,18 +125,24 @@ def _device(torch: Any, index: int, failed: dict[str, int] | None) -> dict[str, 
     free, total = None, getattr(properties, "total_memory", None)
     if failed is not None and failed["device"] == index:
         free, total = failed["free_bytes"], failed["total_bytes"]
-    elif not _try(torch.cuda.is_current_stream_capturing):
+    elif not _capturing(torch):
         free, total = _try(lambda: torch.cuda.mem_get_info(index)) or (None, total)
     return {
         "index": index,
         "name": getattr(properties, "name", None),
         "compute_capability": [getattr(properties, "major", None), getattr(properties, "minor", None)],
-        "uuid": _try(lambda: str(properties.uuid)) if hasattr(properties, "uuid") else None,
+        "uuid": _try(lambda: str(properties.uuid)),
         "total_bytes": total,
         "free_bytes": free,
         "memory_fraction": _try(lambda: float(torch._C._cuda_getMemoryFraction(index))),
         "memory_stats": stats,
     }
+
+
+def _capturing(torch: Any) -> bool:
+    """Whether a CUDA graph is being captured, during which the driver is not to be asked."""
+    ask = getattr(torch.cuda, "is_current_stream_capturing", None)
+    return bool(_try(ask)) if ask is not None else False
 
 
 def _count(torch: Any) -> int:
@@ -139,5 +152,5 @@ def _count(torch: Any) -> int:
 def _try(ask: Callable[[], Any]) -> Any:
     try:
         return ask()
-    except Exception:
+    except Exception:  # noqa: BLE001 - what cannot be had is null
         return None

@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import inspect
 import threading
+from dataclasses import dataclass, field
 from typing import Any
 
 from .options import Options
 
-_lock = threading.Lock()
-_users = 0
-_ours: Options | None = None
+
+@dataclass
+class _Shared:
+    """What all recorders of the process know together."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    users: int = 0
+    # The options that the history was switched on with, where that was done here.
+    ours: Options | None = None
+
+
+_shared = _Shared()
 
 
 def begin(torch: Any, options: Options) -> str | None:
@@ -26,39 +36,41 @@ def begin(torch: Any, options: Options) -> str | None:
     Raises:
         RuntimeError: PyTorch cannot record with the allocator that is in use.
     """
-    global _users, _ours
-    with _lock:
+    with _shared.lock:
         note = None
-        if _users == 0:
-            _ours = None
-            if is_on(torch):
-                note = "the history was already on, begun by the program: its own max_entries and stacks stay"
-            else:
-                _switch_on(torch, options)
-                _ours = options
-        elif _ours is not None and _shape(_ours) != _shape(options):
+        ours = _shared.ours if _shared.users else None
+        if _shared.users == 0 and is_on(torch):
+            note = "the history was already on, begun by the program: its own max_entries and stacks stay"
+        elif _shared.users == 0:
+            _switch_on(torch, options)
+            ours = options
+        elif ours is not None and _shape(ours) != _shape(options):
             note = (
-                f"another recorder began the history: its max_entries={_ours.max_entries}, context={_ours.context!r} "
-                f"and stacks={_ours.stacks!r} stay"
+                f"another recorder began the history: its max_entries={ours.max_entries}, context={ours.context!r} "
+                f"and stacks={ours.stacks!r} stay"
             )
-        _users += 1
+        _shared.ours = ours
+        _shared.users += 1
         return note
 
 
 def end(torch: Any) -> None:
     """Leaves the history; switches it off if it was switched on here and nobody uses it any more."""
-    global _users, _ours
-    with _lock:
-        _users = max(0, _users - 1)
-        if _users == 0 and _ours is not None:
-            _ours = None
+    with _shared.lock:
+        _shared.users = max(0, _shared.users - 1)
+        if _shared.users == 0 and _shared.ours is not None:
+            _shared.ours = None
             torch.cuda.memory._record_memory_history(None)
 
 
+def users() -> int:
+    """How many recorders use it."""
+    return _shared.users
+
+
 def forget() -> None:
-    """In a forked child: the parent's history is not ours to end."""
-    global _users, _ours, _lock
-    _users, _ours, _lock = 0, None, threading.Lock()
+    """In a forked child: the parent's history is not ours to end, and its lock may be held by nobody who is here."""
+    _shared.lock, _shared.users, _shared.ours = threading.Lock(), 0, None
 
 
 def is_on(torch: Any) -> bool:

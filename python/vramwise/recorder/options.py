@@ -44,7 +44,7 @@ class Options:
     at_end: bool = True
     every: int | None = None
     keep: int = 3
-    above: int | float | None = None
+    above: float | None = None
     strict: bool = False
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class Options:
             raise ValueError(f'stacks is {self.stacks!r}; write "python" or "all"')
 
 
-def threshold(above: int | float | str | None) -> int | float | None:
+def threshold(above: float | str | None) -> float | None:
     """A threshold as bytes, or as a share of the device's memory where it is a float up to 1.
 
     >>> threshold("2GiB"), threshold(0.9), threshold(None)
@@ -95,7 +95,8 @@ def signal_number(which: int | str | None) -> int | None:
         name = which.upper()
         found = getattr(signal, name if name.startswith("SIG") else f"SIG{name}", None)
         if not isinstance(found, signal.Signals):
-            raise ValueError(f"this system ({os.name}) has no signal {which!r}; write one such as 'SIGUSR1'")
+            text = f"this system ({os.name}) has no signal {which!r}; write one such as 'SIGUSR1'"
+            raise ValueError(text)  # noqa: TRY004 - the type is right
         number = int(found)
     else:
         number = int(signal.Signals(which))

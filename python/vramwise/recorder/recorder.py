@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._atomic import new_file, replace_text
 from .._say import warn
@@ -19,14 +19,27 @@ from ..errors import NotAvailableError
 from . import about, history, names, triggers
 from .options import Context, Options, Stacks, signal_number, threshold
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 STEP = "vramwise.step"
 # What every reader of snapshots understands; Python 3.14 would write 5.
 _PROTOCOL = 4
 
-# One file at a time: a snapshot is as large as the history, and a signal may come while one is written.
-# Re-entrant, since the handler of a signal runs in the thread that it interrupts.
-_writing = threading.RLock()
-_busy = False
+
+class _Turn:
+    """One file at a time: a snapshot is as large as the history, and a signal may come while one is written."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        # Re-entrant, since the handler of a signal runs in the thread that it interrupts.
+        self.lock = threading.RLock()
+        self.taken = False
+
+
+_turn = _Turn()
 
 
 class Recorder:
@@ -34,9 +47,9 @@ class Recorder:
 
     Made by :func:`vramwise.record` and :func:`vramwise.start_recording`. It keeps no tensor, no frame and no exception.
 
-    Several at once share PyTorch's one history: the first begins it, with its bounds, and the last one to stop ends it;
-    each writes its own files, and two that write into one folder write one file for a failed allocation.
-    After ``fork`` the child's copy does nothing.
+    Several at once share PyTorch's one history: the first begins it, with its bounds, and the last one to
+    stop ends it. Each writes its own files; two that write into one folder write one file for a failed
+    allocation. After ``fork`` the child's copy does nothing.
 
     Attributes:
         options: what was asked, see :class:`vramwise.recorder.Options`.
@@ -166,8 +179,9 @@ class Recorder:
             raise ValueError(f"reason is {reason!r}: use letters, digits and '-', since it is part of a file's name")
         return self._write(reason) if self.recording else None
 
-    def __enter__(self) -> Recorder:
-        return self.start()
+    def __enter__(self) -> Self:
+        self.start()
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -200,31 +214,28 @@ class Recorder:
     def _passed_threshold(self) -> bool:
         """Whether reserved memory is above the threshold now and was not at the last step."""
         before, self._above = self._above, False
-        cuda, above = self._torch.cuda, self.options.above
+        cuda, above = self._torch.cuda, self.options.above or 0
         for index in range(cuda.device_count()):
             reserved = cuda.memory_reserved(index)
-            if isinstance(above, float):
-                limit = above * cuda.get_device_properties(index).total_memory
-            else:
-                limit = above or 0
+            share = isinstance(above, float)
+            limit = above * cuda.get_device_properties(index).total_memory if share else above
             self._above |= reserved > limit
         return self._above and not before
 
     def _write(self, reason: str, step: int | None = None, failed: dict[str, int] | None = None) -> Path | None:
-        """Writes a snapshot and its description; a failure is one warning. Only KeyboardInterrupt and its like leave."""
-        global _busy
-        with _writing:
-            if _busy:
+        """Writes a snapshot and its description; a failure is one warning, and only interrupts leave."""
+        with _turn.lock:
+            if _turn.taken:
                 # A signal in the middle of this: a file is being written already.
                 return None
-            _busy = True
+            _turn.taken = True
             try:
                 return self._written(reason, self.steps if step is None else step, failed)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the program that is recorded must go on
                 self._could_not(f"{type(error).__name__}: {error}")
                 return None
             finally:
-                _busy = False
+                _turn.taken = False
 
     def _written(self, reason: str, step: int, failed: dict[str, int] | None) -> Path:
         torch = self._torch
@@ -282,7 +293,7 @@ def record(
     at_end: bool = True,
     every: int | None = None,
     keep: int = 3,
-    above: int | float | str | None = None,
+    above: float | str | None = None,
     strict: bool = False,
 ) -> Recorder:
     """A recorder for a block of the program.
@@ -294,9 +305,9 @@ def record(
                 train(batch)
                 recorder.step()
 
-    Files are named after why, which rank and which step: ``oom_rank0_step12.pickle``. None takes the place of another, and
-    each has a description beside it (``.info``, JSON): counters, settings, versions, cards, the failed request. The
-    program's own exceptions leave the block unchanged; what goes wrong here is one warning.
+    Files are named after why, which rank and which step: ``oom_rank0_step12.pickle``. None takes the place of
+    another, and each has a description beside it (``.info``, JSON): counters, settings, versions, cards, the
+    failed request. The program's own exceptions leave the block unchanged; what goes wrong here is one warning.
 
     Args:
         folder: where files go; made when the first one is written.
@@ -307,13 +318,13 @@ def record(
         stacks: ``"python"``, or ``"all"`` for C++ frames too, which can make writing a file take minutes.
         on_oom: write one when an allocation fails, before the error is raised.
         oom_limit: at most so many of those, for programs that try again and again.
-        on_signal: write one when this signal comes, such as ``"SIGUSR1"``. A handler that was there is called afterwards;
-            a signal that would have ended the process still does, but for SIGUSR1 and SIGUSR2.
+        on_signal: write one when this signal comes, such as ``"SIGUSR1"``. A handler that was there is called
+            afterwards; a signal that would have ended the process still does, but for SIGUSR1 and SIGUSR2.
         at_end: write one at the end of the block, or of the process.
         every: write one after so many steps each (see :meth:`Recorder.step`).
         keep: so many of those remain.
-        above: write one when a step ends with more reserved on a device than this: bytes, a text such as ``"20GiB"``, or
-            a share of the device's memory (a float up to 1). Once, until it has been below again.
+        above: write one when a step ends with more reserved on a device than this: bytes, a text such as
+            ``"20GiB"``, or a share of the device's memory (a float up to 1). Once, until it has been below again.
         strict: raise where nothing can be recorded (no CUDA device, an allocator without history), instead of warning.
 
     Returns:
@@ -369,7 +380,7 @@ def _ran_out(kind: type[BaseException], error: BaseException | None) -> bool:
         return False
     try:
         text = str(error).lower()
-    except Exception:
+    except Exception:  # noqa: BLE001 - an error that cannot be printed
         return False
     return "out of memory" in text or "_status_alloc_failed" in text
 
@@ -388,5 +399,4 @@ def _no_collections() -> Iterator[None]:
 
 def after_fork() -> None:
     """In a forked child: a file that the parent was writing is not the child's."""
-    global _writing, _busy
-    _writing, _busy = threading.RLock(), False
+    _turn.renew()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _at_work: list[Recorder] = []
 _observed: set[int] = set()
 _before: dict[int, Any] = {}
-_attached = False
+_attached: list[bool] = []
 
 
 def attach(torch: Any, recorder: Recorder) -> str | None:
@@ -31,13 +31,12 @@ def attach(torch: Any, recorder: Recorder) -> str | None:
     Raises:
         RuntimeError: a signal was asked for outside the main thread.
     """
-    global _attached
     number = recorder.options.on_signal
     if number is not None:
         _handle(number)
     _at_work.append(recorder)
     if not _attached:
-        _attached = True
+        _attached.append(True)
         atexit.register(_at_exit)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_in_child)
@@ -75,7 +74,7 @@ def _out_of_memory(device: int, requested: int, total: int, free: int) -> None:
     folders = set()
     for recorder in _innermost_first():
         if recorder.recording and recorder.options.on_oom:
-            folder = os.path.abspath(recorder.options.folder)
+            folder = recorder.options.folder.absolute()
             recorder._on_out_of_memory(failed, write=folder not in folders)
             folders.add(folder)
 
