@@ -10,6 +10,7 @@ from vramwise.callbacks.loop import steps
 
 
 def main() -> None:
+    """Steps, then epochs, then what is left."""
     model = torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 1024)).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
     batches = [torch.randn(512, 1024) for _ in range(10)]

@@ -12,6 +12,7 @@ import vramwise
 
 
 def train(recorder: vramwise.Recorder) -> None:
+    """A training with a fault."""
     model = torch.nn.Sequential(*[torch.nn.Linear(2048, 2048) for _ in range(4)]).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
     losses = []
@@ -25,6 +26,7 @@ def train(recorder: vramwise.Recorder) -> None:
 
 
 def main() -> None:
+    """Runs out of memory and asks why."""
     # So that it ends soon on a large card.
     gib = torch.cuda.get_device_properties(0).total_memory / (1 << 30)
     torch.cuda.set_per_process_memory_fraction(min(1.0, 2.0 / gib))

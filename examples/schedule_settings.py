@@ -1,7 +1,7 @@
 """Other allocator settings for training than for evaluation, and others again from some step on.
 
-Sequences of changing length are what expandable segments are good at; the training's batches are all alike. What is best
-for a program, `vramwise tune` finds out from a recording; `SettingsSchedule.from_tune` reads its reports.
+Sequences of changing length are what expandable segments are good at; the training's batches are all alike. What
+is best for a program, `vramwise tune` finds out from a recording; `SettingsSchedule.from_tune` reads its reports.
 Needs a GPU, or `vramwise rehearse`.
 """
 
@@ -11,6 +11,7 @@ import vramwise
 
 
 def main() -> None:
+    """Two schedules: by phase and by step."""
     model = torch.nn.Linear(1024, 1024).cuda()
     schedule = vramwise.SettingsSchedule(
         {

@@ -11,11 +11,13 @@ from vramwise.callbacks.transformers import MemoryCallback
 
 
 def batches(count: int) -> list[dict[str, torch.Tensor]]:
+    """Rows of tokens."""
     tokens = torch.randint(0, 1000, (count, 64))
     return [{"input_ids": row, "labels": row} for row in tokens]
 
 
 def main() -> None:
+    """Trains a small GPT-2 on noise."""
     # Before the model is moved to the device, so that the history has it too.
     recorder = vramwise.start_recording("snapshots", every=2, keep=1)
     callback = MemoryCallback(

@@ -1,8 +1,8 @@
 """What recording costs a training step: the ratio of step times with and without, in one run.
 
-Kinds of recording take turns, a few steps each, so that a clock that changes hits all of them. The ratio is that of
-medians. A step that is bound by the host (small batches, many small kernels) shows the most; use --batch and --width to make it
-so. Needs a GPU.
+Kinds of recording take turns, a few steps each, so that a clock that changes hits all of them. The ratio is that
+of medians. A step that is bound by the host (small batches, many small kernels) shows the most; use --batch and
+--width to make it so. Needs a GPU.
 
     python benchmarks/python/recorder_overhead.py
     python benchmarks/python/recorder_overhead.py --layers 24 --width 1024 --batch 8 --json

@@ -53,7 +53,7 @@ def modules(**found):
     """Only these of the modules that callbacks are for."""
     names = ["transformers", "lightning", "lightning.pytorch", "pytorch_lightning", "vramwise.callbacks.transformers",
              "vramwise.callbacks.lightning"]
-    patched = {name: None for name in names[:4]} | {name.replace("__", "."): module for name, module in found.items()}
+    patched = dict.fromkeys(names[:4]) | {name.replace("__", "."): module for name, module in found.items()}
     patch = mock.patch.dict(sys.modules, patched)
     patch.start()
     for name in names[4:]:

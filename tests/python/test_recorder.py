@@ -153,6 +153,11 @@ class OnTheEmulatedDevice(unittest.TestCase):
         self.assertIn("begun by the program", seen["notes"][0])
         self.assertIn("begun by the program", self.about("joined/end_rank0.info")["recording"]["notes"][0])
 
+    def test_a_history_that_the_program_ends_is_told(self):
+        seen = self.seen["a_history_that_the_program_ends"]
+        self.assertEqual(len(seen["files"]), 2)
+        self.assertIn("switched the history off", seen["notes"][0])
+
     def test_a_signal_writes_a_file_and_reaches_the_handler_that_was_there(self):
         seen = self.seen["signals"]
         self.assertEqual(seen["one"], ["signal_rank0.info", "signal_rank0.pickle"])
@@ -199,6 +204,26 @@ class SignalsThatEndAProgram(unittest.TestCase):
             done = emulated.run("-c", program, cwd=folder)
             self.assertEqual(done.returncode, -signal.SIGTERM, done.stderr)
             self.assertEqual(sorted(os.listdir(f"{folder}/out")), ["signal_rank0.info", "signal_rank0.pickle"])
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class SeveralDevices(unittest.TestCase):
+    def test_those_in_use_are_described_and_a_threshold_is_for_each(self):
+        program = textwrap.dedent("""
+            import torch, vramwise
+            with vramwise.record("out", above="100MiB", at_end=False) as recorder:
+                kept = torch.empty(200 << 20, dtype=torch.uint8, device="cuda:2")
+                recorder.step()
+            room = vramwise.headroom(2)
+            assert room.device == 2 and room.allocated_bytes == 200 << 20, room
+            assert vramwise.headroom().allocated_bytes == 0
+        """)
+        with tempfile.TemporaryDirectory() as folder:
+            done = emulated.run("-c", program, cwd=folder, devices=4)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            about = json.loads(Path(folder, "out/above_rank0_step0.info").read_text())
+        self.assertEqual([device["index"] for device in about["devices"]], [0, 2], "the current one and the one in use")
+        self.assertEqual(len(about["recording"]["entries"]), 4)
 
 
 def fake_torch(**cuda):
@@ -296,7 +321,7 @@ class WithAFakeTorch(unittest.TestCase):
         self.use(torch)
         with self.assertRaises(ZeroDivisionError), vramwise.record(self.folder, at_end=False):
             torch.cuda.memory._record_memory_history = None
-            1 / 0
+            raise ZeroDivisionError
         self.assertEqual(triggers._at_work, [])
 
     def test_a_signal_outside_of_the_main_thread_is_refused_and_nothing_begins(self):

@@ -73,6 +73,11 @@ def forget() -> None:
     _shared.lock, _shared.users, _shared.ours = threading.Lock(), 0, None
 
 
+def can_tell(torch: Any) -> bool:
+    """Whether this release can be asked whether it records."""
+    return hasattr(torch._C, "_cuda_isHistoryEnabled")
+
+
 def is_on(torch: Any) -> bool:
     """Whether PyTorch records now; ``False`` where this release cannot tell."""
     ask = getattr(torch._C, "_cuda_isHistoryEnabled", None)

@@ -159,7 +159,7 @@ class Recorder:
         if not self.recording:
             yield
             return
-        with self._torch.profiler.record_function(name):
+        with self._torch.autograd.profiler.record_function(name):
             yield
 
     def dump(self, reason: str = "manual") -> Path | None:
@@ -239,6 +239,8 @@ class Recorder:
 
     def _written(self, reason: str, step: int, failed: dict[str, int] | None) -> Path:
         torch = self._torch
+        if not history.is_on(torch) and history.can_tell(torch):
+            self._note("the program has switched the history off: there is none behind that moment")
         stem = names.stem(reason, names.ranks(torch)["rank"], step if self.steps else None)
         with _no_collections():
             snapshot = torch.cuda.memory._snapshot()
@@ -264,6 +266,10 @@ class Recorder:
         if self.failures == 1:
             warn(f"no snapshot written to {self.options.folder} ({why}); the program goes on")
 
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
     def _not_recording(self, why: str, missing: str) -> Recorder:
         if self.options.strict:
             raise NotAvailableError(f"nothing can be recorded: {why}", missing=missing)
@@ -272,7 +278,7 @@ class Recorder:
         return self
 
     def _open_span(self, number: int) -> None:
-        self._span = self._torch.profiler.record_function(f"{STEP}#{number}")
+        self._span = self._torch.autograd.profiler.record_function(f"{STEP}#{number}")
         self._span.__enter__()
 
     def _close_span(self) -> None:

@@ -122,9 +122,9 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
         then: Callable[[int, FrameType | None], Any] = former
         then(number, frame)
     elif former == signal.SIG_DFL and number not in _FOR_USERS:
-        # What would have ended the process still does.
+        # What would have ended the process still does, and soon: who sends this seldom waits long.
         for recorder in _innermost_first():
-            recorder.stop()
+            recorder._stop(write=False)
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 

@@ -194,6 +194,14 @@ def a_history_that_the_program_began():
 
 
 @scenario
+def a_history_that_the_program_ends():
+    with vramwise.record("ended") as recorder:
+        torch.empty(1000, device="cuda")
+        torch.cuda.memory._record_memory_history(None)
+    return {"notes": recorder.notes, "files": files("ended")}
+
+
+@scenario
 def signals():
     calls = []
     signal.signal(signal.SIGUSR1, lambda number, frame: calls.append(number))
