@@ -29,8 +29,9 @@ class Headroom:
             where there is no limit below the device (or this PyTorch cannot tell).
         reserved_bytes: what the allocator holds.
         allocated_bytes: what of that is in use.
-        pending_bytes: what was given back while another stream still used it (``record_stream``): it counts as
-            neither free nor available until that stream is done, but the allocator waits for it before it gives up.
+        pending_bytes: what was given back while another stream still used it (``record_stream``). It is not among the
+            cached bytes. Segments that hold nothing else count as available, since the allocator waits for that
+            stream before it gives up.
         cached_bytes: what of the reserved bytes is in free blocks.
         releasable_bytes: what of the cached bytes the driver can have back: segments that are wholly free (with
             expandable segments, granules). ``torch.cuda.empty_cache()`` would give it back, and the allocator does
