@@ -47,7 +47,8 @@ class Pitfalls(unittest.TestCase):
         self.assertEqual(self.seen["kinds"], ["OutOfMemoryError", "ValueError"])
 
     def test_the_old_name_of_the_function_warns_and_allocates_nothing(self):
-        self.assertEqual(self.seen["old_name"], [["FutureWarning"], 0])
+        # Up to 2.8 it was the only name.
+        self.assertIn(self.seen["old_name"], ([["FutureWarning"], 0], [[], 0]))
 
     def test_expandable_memory_counts_no_split_bytes(self):
         self.assertEqual(self.seen["split_bytes_of_expandable"], 0)

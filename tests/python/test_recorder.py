@@ -216,7 +216,7 @@ class SeveralDevices(unittest.TestCase):
                 recorder.step()
             room = vramwise.headroom(2)
             assert room.device == 2 and room.allocated_bytes == 200 << 20, room
-            assert vramwise.headroom().allocated_bytes == 0
+            assert vramwise.headroom(0).allocated_bytes == 0
         """)
         with tempfile.TemporaryDirectory() as folder:
             done = emulated.run("-c", program, cwd=folder, devices=4)

