@@ -42,6 +42,8 @@ class Headroom:
         available_bytes: what requests on this stream can still get in all, if their sizes suit: free within the
             limit, plus releasable, plus holes. An upper bound.
         largest_block_bytes: the largest single request that would succeed now.
+        exact: whether that follows the rules of the allocator in use, which is so for PyTorch's own. Others, such as
+            vramwise's, which moves free pages together, can have more than is said here.
     """
 
     device: int
@@ -58,6 +60,7 @@ class Headroom:
     unusable_bytes: int
     available_bytes: int
     largest_block_bytes: int
+    exact: bool = True
 
     @property
     def other_bytes(self) -> int:
@@ -118,14 +121,24 @@ def headroom(device: Any = None) -> Headroom:
     current = str(settings.get("PYTORCH_CUDA_ALLOC_CONF") or "")
     rules = _largest.rules_of(settings, in_force("large_segment_size_mb", current))
     sums = _largest.sums(segments, index, stream, rules)
-    return measured(index, stream, free, total, _limit(torch, index, total), sums, rules)
+    exact = str(torch.cuda.get_allocator_backend()) == "native"
+    return measured(index, stream, free, total, _limit(torch, index, total), sums, rules, exact=exact)
 
 
 def measured(
-    device: int, stream: int, free: int, total: int, limit: int | None, sums: _largest.Sums, rules: _largest.Rules
+    device: int,
+    stream: int,
+    free: int,
+    total: int,
+    limit: int | None,
+    sums: _largest.Sums,
+    rules: _largest.Rules,
+    *,
+    exact: bool = True,
 ) -> Headroom:
     """Puts together what the driver and the allocator say; sizes in bytes."""
-    back = sums.releasable + sums.releasable_pending
+    # What another allocator gives back before it gives up is not known.
+    back = sums.releasable + sums.releasable_pending if exact else 0
     driver = free + back
     room = None if limit is None else max(0, limit - (sums.reserved - back))
     block = max(sums.largest_hole, _largest.fresh(driver, sums, rules, room))
@@ -144,6 +157,7 @@ def measured(
         unusable_bytes=sums.unusable,
         available_bytes=(driver if room is None else min(driver, room)) + sums.holes,
         largest_block_bytes=_largest.largest_request(block, rules),
+        exact=exact,
     )
 
 

@@ -51,14 +51,15 @@ def set_allocator_settings(conf: str | Mapping[str, object]) -> str:
 
     Raises:
         SettingsError: the string is refused, by the check or by PyTorch; nothing has changed.
-        NotAvailableError: torch is not installed, is built without CUDA, or has no function for this.
+        NotAvailableError: torch is not installed, is built without CUDA, or has no function for this; or
+            vramwise's own allocator is in use, which has ``vramwise.set_settings``.
     """
     text = conf if isinstance(conf, str) else _conf.text_of(conf)
     torch = need_torch("vramwise.set_allocator_settings()")
-    apply = _function(torch)
+    apply, backend = _function(torch), _backend(torch)
     wanted = _conf.options(text)
     if torch.cuda.is_initialized():
-        _refuse_fixed(torch, wanted, text)
+        _refuse_fixed(backend, wanted, text)
     for remark in check_allocator_settings(text, torch_version=str(torch.__version__)):
         warn(remark)
     with _lock:
@@ -153,9 +154,25 @@ def _function(torch: Any) -> Callable[[str], object]:
     )
 
 
-def _refuse_fixed(torch: Any, wanted: Mapping[str, str], text: str) -> None:
+def _backend(torch: Any) -> str:
+    """The name of the allocator in use, which must be one that PyTorch's settings are for."""
+    try:
+        backend = str(torch.cuda.get_allocator_backend())
+    except AttributeError:
+        raise NotAvailableError(
+            f"this PyTorch ({torch.__version__}) is built without CUDA, and has no allocator to set up", missing="cuda"
+        ) from None
+    if backend == "vramwise":
+        raise NotAvailableError(
+            "vramwise's own allocator is in use, which PyTorch's settings do not reach; call vramwise.set_settings()",
+            missing="PyTorch's own allocator",
+        )
+    return backend
+
+
+def _refuse_fixed(backend: str, wanted: Mapping[str, str], text: str) -> None:
     for name, why in _conf.FIXED_AT_START.items():
-        same = name == "backend" and wanted.get(name) == torch.cuda.get_allocator_backend()
+        same = name == "backend" and wanted.get(name) == backend
         if name in wanted and not same:
             raise SettingsError(
                 f"{name} cannot be changed now: {why}; leave it out", settings=text, position=max(0, text.find(name))

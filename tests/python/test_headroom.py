@@ -122,6 +122,11 @@ class Arithmetic(unittest.TestCase):
             self.assertEqual(_largest.round_request(largest, rules), block)
             self.assertGreater(_largest.round_request(largest + 1, rules), block)
 
+    def test_of_other_allocators_no_more_is_said_than_is_known(self):
+        sums = _largest.sums([segment(("i", 40)), segment(("i", 30), ("a", 9), address=1)], 0, 0, Rules())
+        found = measured(0, 0, 20 * MIB, 1000 * MIB, None, sums, Rules(), exact=False)
+        self.assertEqual((found.exact, found.largest_block_bytes), (False, 40 * MIB))
+
     def test_a_negative_size_fits_nowhere(self):
         self.assertFalse(room(free=100).fits(-1))
         self.assertTrue(room(free=100).fits(100 * MIB))

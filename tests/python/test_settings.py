@@ -96,6 +96,19 @@ class EachRelease(unittest.TestCase):
                 vramwise.set_allocator_settings("max_split_size_mb:128")
                 self.assertEqual(torch.calls, [(expected, "max_split_size_mb:128")])
 
+    def test_another_allocator_has_settings_of_its_own(self):
+        torch = self.use(fake_torch(names=("_accelerator_setAllocatorSettings",)))
+        torch.cuda.get_allocator_backend = lambda: "vramwise"
+        with self.assertRaisesRegex(vramwise.VramwiseError, "vramwise.set_settings"):
+            vramwise.set_allocator_settings("max_split_size_mb:128")
+        self.assertEqual(torch.calls, [])
+
+    def test_a_pytorch_without_cuda_is_told(self):
+        torch = self.use(fake_torch(names=("_accelerator_setAllocatorSettings",)))
+        del torch.cuda.get_allocator_backend
+        with self.assertRaisesRegex(vramwise.VramwiseError, "built without CUDA"):
+            vramwise.set_allocator_settings("max_split_size_mb:128")
+
     def test_without_any_the_error_says_what_to_do(self):
         self.use(fake_torch())
         with self.assertRaisesRegex(vramwise.VramwiseError, "before the program starts"):
