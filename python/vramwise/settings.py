@@ -23,6 +23,10 @@ _lock = threading.Lock()
 # What was set through this module, the newest last, for releases that tell no more than the environment does.
 _set: list[str] = []
 _sticky: dict[str, str] = {}
+# Codes of remarks: those on what another release would make of a string ...
+_OF_OTHER_RELEASES = frozenset({"needs-version", "roundup-arrow", "wrong-separator"})
+# ... and those on options without effect where the process may take the whole card.
+_WITHOUT_LIMIT = frozenset({"gc-needs-fraction", "throw-needs-fraction"})
 
 
 def set_allocator_settings(conf: str | Mapping[str, object]) -> str:
@@ -60,8 +64,9 @@ def set_allocator_settings(conf: str | Mapping[str, object]) -> str:
     wanted = _conf.options(text)
     if torch.cuda.is_initialized():
         _refuse_fixed(backend, wanted, text)
-    for remark in check_allocator_settings(text, torch_version=str(torch.__version__)):
-        warn(remark)
+    for problem in _problems(text, str(torch.__version__)):
+        if _concerns(torch, problem):
+            warn(f"allocator settings {text!r}: {problem.message}")
     with _lock:
         before = allocator_settings(torch)
         try:
@@ -118,18 +123,29 @@ def check_allocator_settings(text: str, torch_version: str | None = None) -> lis
     Raises:
         SettingsError: that release would refuse the string, or abort because of it.
     """
+    return [f"allocator settings {text!r}: {problem.message}" for problem in _problems(text, torch_version)]
+
+
+def _problems(text: str, torch_version: str | None) -> list[Any]:
+    """What the native part has to say of a string that is accepted."""
     # Forms that end the process where PyTorch reads them are found without the native part too.
     _conf.options(text)
     check = _native_check()
-    if check is None:
-        return []
-    remarks = []
-    for problem in check(text, None if torch_version is None else torch_version.split("+")[0]):
+    problems = [] if check is None else check(text, None if torch_version is None else torch_version.split("+")[0])
+    for problem in problems:
         if problem.code == "refused":
-            better = f"; write {problem.suggestion!r}" if problem.suggestion else ""
-            raise SettingsError(f"{problem.message}{better}", settings=text, position=problem.position)
-        remarks.append(f"allocator settings {text!r}: {problem.message}")
-    return remarks
+            raise SettingsError(problem.message, settings=text, position=problem.position)
+    return problems
+
+
+def _concerns(torch: Any, problem: Any) -> bool:
+    """Whether a remark matters to a process that runs: it has its release, and may have a limit already."""
+    if problem.code in _OF_OTHER_RELEASES:
+        return False
+    if problem.code in _WITHOUT_LIMIT and torch.cuda.is_initialized():
+        with contextlib.suppress(AttributeError, RuntimeError):
+            return float(torch.cuda.get_per_process_memory_fraction()) >= 1.0
+    return True
 
 
 def _native_check() -> Callable[[str, str | None], list[Any]] | None:

@@ -5,6 +5,7 @@ import os
 import sys
 import tempfile
 import unittest
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -148,15 +149,31 @@ class EachRelease(unittest.TestCase):
             with self.assertRaises(vramwise.VramwiseError) as caught:
                 vramwise.set_allocator_settings("max_split_size_mb:5")
             self.assertEqual((caught.exception.position, caught.exception.settings), (18, "max_split_size_mb:5"))
-            self.assertIn("write 'max_split_size_mb:20'", str(caught.exception))
-            problem.code = "gc-without-limit"
+            self.assertIn("must be at least 20", str(caught.exception))
+            problem.code = "rounding-needs-split"
             with self.assertWarnsRegex(RuntimeWarning, "must be at least 20"):
                 vramwise.set_allocator_settings("max_split_size_mb:5")
         self.assertEqual(asked, ["2.11.0", "2.11.0"])
         self.assertEqual(len(torch.calls), 1)
 
+    def test_remarks_that_do_not_concern_the_process_are_left_out(self):
+        problem = SimpleNamespace(code="needs-version", message="older releases refuse it", position=0)
+        torch = self.use(fake_torch(names=("_accelerator_setAllocatorSettings",), version="2.11.0+cu130"))
+        with mock.patch.object(settings, "_native_check", lambda: lambda text, version: [problem]):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                vramwise.set_allocator_settings("expandable_segments:True")
+                torch.cuda.get_per_process_memory_fraction = lambda: 0.5
+                problem.code = "gc-needs-fraction"
+                vramwise.set_allocator_settings("garbage_collection_threshold:0.8")
+            torch.cuda.get_per_process_memory_fraction = lambda: 1.0
+            with self.assertWarns(RuntimeWarning):
+                vramwise.set_allocator_settings("garbage_collection_threshold:0.8")
+            self.assertEqual(len(settings.check_allocator_settings("garbage_collection_threshold:0.8")), 1)
+        self.assertEqual(len(torch.calls), 3)
+
     def test_an_option_that_outlives_later_strings_is_remembered(self):
-        self.use(fake_torch(names=("_accelerator_setAllocatorSettings",)))
+        self.use(fake_torch(names=("_accelerator_setAllocatorSettings",), version="2.11.0"))
         vramwise.set_allocator_settings("large_segment_size_mb:64")
         vramwise.set_allocator_settings("")
         self.assertEqual(settings.in_force("large_segment_size_mb", ""), "64")
