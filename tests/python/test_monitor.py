@@ -46,10 +46,11 @@ class FakeCuda:
     def reset_peak_memory_stats(self, device):
         self.resets.append(device)
 
-    def memory_stats(self, device):
-        return {"allocated_bytes.all.current": self.allocated, "reserved_bytes.all.current": 100 * MIB,
-                "active_bytes.all.current": 11 * MIB, "inactive_split_bytes.all.current": 5 * MIB,
-                "allocated_bytes.all.peak": 90 * MIB, "reserved_bytes.all.peak": 120 * MIB, "num_alloc_retries": 2, "num_ooms": 0}
+    def memory_stats_as_nested_dict(self, device):
+        found = {"allocated_bytes": (self.allocated, 90 * MIB), "reserved_bytes": (100 * MIB, 120 * MIB),
+                 "active_bytes": (11 * MIB, 95 * MIB), "inactive_split_bytes": (5 * MIB, 5 * MIB)}
+        nested = {name: {"all": {"current": now, "peak": peak}} for name, (now, peak) in found.items()}
+        return {**nested, "num_alloc_retries": 2, "num_ooms": 0}
 
 
 class WithAFakeTorch(unittest.TestCase):

@@ -308,6 +308,15 @@ class WithAFakeTorch(unittest.TestCase):
         self.assertEqual(torch.calls, [("all", "state", "python", 7), (None, "all", "all", 1)])
         self.assertIn("no observer for failed allocations", recorder.notes[0])
 
+    def test_a_snapshot_whose_description_fails_is_there_all_the_same(self):
+        self.use(fake_torch())
+        with mock.patch("vramwise.recorder.about.describe", side_effect=OSError("no space")):
+            with self.assertWarnsRegex(RuntimeWarning, "end_rank0.pickle has no description beside it .*no space"):
+                with vramwise.record(self.folder) as recorder:
+                    pass
+        self.assertEqual([p.name for p in self.folder.iterdir()], ["end_rank0.pickle"])
+        self.assertEqual(recorder.files, [self.folder / "end_rank0.pickle"])
+
     def test_without_an_observer_the_error_that_leaves_the_block_is_what_writes(self):
         self.use(fake_torch())
         class OutOfMemoryError(RuntimeError):

@@ -16,6 +16,7 @@ from .._atomic import new_file, replace_text
 from .._say import warn
 from .._torch_access import need_torch, why_no_cuda
 from ..errors import NotAvailableError
+from ..reading import counter
 from . import about, history, names, triggers
 from .options import Options
 
@@ -216,7 +217,7 @@ class Recorder:
         before, self._above = self._above, False
         cuda, above = self._torch.cuda, self.options.above or 0
         for index in range(cuda.device_count()):
-            reserved = cuda.memory_reserved(index)
+            reserved = counter(cuda.memory_stats_as_nested_dict(index), "reserved_bytes.all.current")
             share = isinstance(above, float)
             limit = above * cuda.get_device_properties(index).total_memory if share else above
             self._above |= reserved > limit
@@ -232,7 +233,7 @@ class Recorder:
             try:
                 return self._written(reason, self.steps if step is None else step, failed)
             except Exception as error:  # noqa: BLE001 - the program that is recorded must go on
-                self._could_not(f"{type(error).__name__}: {error}")
+                self._could_not(f"no snapshot written to {self.options.folder} ({type(error).__name__}: {error})")
                 return None
             finally:
                 _turn.taken = False
@@ -248,23 +249,26 @@ class Recorder:
                 self.options.folder, stem, ".pickle", lambda file: pickle.dump(snapshot, file, protocol=_PROTOCOL)
             )
         self.files.append(path)
-        text = about.describe(
-            torch,
-            snapshot,
-            file=path.name,
-            reason=reason,
-            step=step if self.steps else None,
-            options=self.options,
-            notes=self.notes,
-            failed=failed,
-        )
-        replace_text(about.beside(path), text)
+        try:
+            text = about.describe(
+                torch,
+                snapshot,
+                file=path.name,
+                reason=reason,
+                step=step if self.steps else None,
+                options=self.options,
+                notes=self.notes,
+                failed=failed,
+            )
+            replace_text(about.beside(path), text)
+        except Exception as error:  # noqa: BLE001 - the snapshot is there, and that is what matters
+            self._could_not(f"{path} has no description beside it ({type(error).__name__}: {error})")
         return path
 
-    def _could_not(self, why: str) -> None:
+    def _could_not(self, what: str) -> None:
         self.failures += 1
         if self.failures == 1:
-            warn(f"no snapshot written to {self.options.folder} ({why}); the program goes on")
+            warn(f"{what}; the program goes on")
 
     def _note(self, text: str) -> None:
         if text not in self.notes:
