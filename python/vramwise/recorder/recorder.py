@@ -293,7 +293,7 @@ class Recorder:
 
 def _ran_out(kind: type[BaseException], error: BaseException | None) -> bool:
     """Whether an exception says that a device's memory ran out."""
-    if kind.__name__ == "OutOfMemoryError":
+    if any(base.__name__ == "OutOfMemoryError" for base in kind.__mro__):
         return True
     if not issubclass(kind, RuntimeError):
         return False
