@@ -1,0 +1,108 @@
+"""PyTorch's memory history: switched on by the first recorder, off by the last one.
+
+The history belongs to the process, not to a recorder. Where the program has switched it on before, it stays as
+it is, and nobody here switches it off.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from .options import Options
+
+
+@dataclass
+class _Shared:
+    """What all recorders of the process know together."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    users: int = 0
+    # The options that the history was switched on with, where that was done here.
+    ours: Options | None = None
+
+
+_shared = _Shared()
+
+
+def begin(torch: Any, options: Options) -> str | None:
+    """Switches the history on, or joins the one that is on.
+
+    Returns:
+        What is not as the options say because somebody else began the history, or ``None``.
+
+    Raises:
+        RuntimeError: PyTorch cannot record with the allocator that is in use.
+    """
+    with _shared.lock:
+        note = None
+        ours = _shared.ours if _shared.users else None
+        if _shared.users == 0 and is_on(torch):
+            note = "the history was already on, begun by the program: its own max_entries and stacks stay"
+        elif _shared.users == 0:
+            _switch_on(torch, options)
+            ours = options
+        elif ours is not None and _shape(ours) != _shape(options):
+            note = (
+                f"another recorder began the history: its max_entries={ours.max_entries}, context={ours.context!r} "
+                f"and stacks={ours.stacks!r} stay"
+            )
+        _shared.ours = ours
+        _shared.users += 1
+        return note
+
+
+def end(torch: Any) -> None:
+    """Leaves the history; switches it off if it was switched on here and nobody uses it any more."""
+    with _shared.lock:
+        _shared.users = max(0, _shared.users - 1)
+        if _shared.users == 0 and _shared.ours is not None:
+            _shared.ours = None
+            torch.cuda.memory._record_memory_history(None)
+
+
+def users() -> int:
+    """How many recorders use it."""
+    return _shared.users
+
+
+def forget() -> None:
+    """In a forked child: the parent's history is not ours to end, and its lock may be held by nobody who is here."""
+    _shared.lock, _shared.users, _shared.ours = threading.Lock(), 0, None
+
+
+def can_tell(torch: Any) -> bool:
+    """Whether this release can be asked whether it records."""
+    return hasattr(torch._C, "_cuda_isHistoryEnabled")
+
+
+def is_on(torch: Any) -> bool:
+    """Whether PyTorch records now; ``False`` where this release cannot tell."""
+    ask = getattr(torch._C, "_cuda_isHistoryEnabled", None)
+    try:
+        return bool(ask()) if ask is not None else False
+    except RuntimeError:
+        # Allocators other than PyTorch's own may not answer.
+        return False
+
+
+def _shape(options: Options) -> tuple[int, str | None, str]:
+    return options.max_entries, options.context, options.stacks
+
+
+def _switch_on(torch: Any, options: Options) -> None:
+    switch = torch.cuda.memory._record_memory_history
+    wanted = {
+        "context": options.context,
+        "stacks": options.stacks,
+        "max_entries": options.max_entries,
+        # Steps may be marked from another thread than the one that begins.
+        "global_record_annotations": True,
+    }
+    try:
+        known = set(inspect.signature(switch).parameters)
+    except (TypeError, ValueError):
+        known = {"context", "stacks", "max_entries"}
+    switch("all", **{name: value for name, value in wanted.items() if name in known})

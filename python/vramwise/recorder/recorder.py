@@ -1,0 +1,321 @@
+"""The recorder itself."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import pickle
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from .._atomic import new_file, replace_text
+from .._say import warn
+from .._torch_access import need_torch, why_no_cuda
+from ..errors import NotAvailableError
+from ..reading import counter
+from . import about, history, names, triggers
+from .options import Options
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+STEP = "vramwise.step"
+# What every reader of snapshots understands; Python 3.14 would write 5.
+_PROTOCOL = 4
+
+
+class _Turn:
+    """One file at a time: a snapshot is as large as the history, and a signal may come while one is written."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        # Re-entrant, since the handler of a signal runs in the thread that it interrupts.
+        self.lock = threading.RLock()
+        self.taken = False
+
+
+_turn = _Turn()
+
+
+class Recorder:
+    """Records the allocator's history of this process and writes it to files.
+
+    Made by :func:`vramwise.record` and :func:`vramwise.start_recording`. It keeps no tensor, no frame and no exception.
+
+    Several at once share PyTorch's one history: the first begins it, with its bounds, and the last one to
+    stop ends it. Each writes its own files; two that write into one folder write one file for a failed
+    allocation. After ``fork`` the child's copy does nothing.
+
+    Attributes:
+        options: what was asked, see :class:`vramwise.recorder.Options`.
+        files: the snapshots written so far and still there, oldest first.
+        steps: how many steps have ended.
+        failures: how many files could not be written; only the first is warned of.
+        notes: what is not as asked, in sentences.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.files: list[Path] = []
+        self.steps = 0
+        self.failures = 0
+        self.notes: list[str] = []
+        self._torch: Any = None
+        self._pid = os.getpid()
+        self._span: Any = None
+        self._ooms = 0
+        self._periodic: list[Path] = []
+        self._above = False
+        self._failed: dict[str, int] | None = None
+
+    @property
+    def recording(self) -> bool:
+        """Whether it is at work, in this process."""
+        return self._torch is not None and self._pid == os.getpid()
+
+    def start(self) -> Recorder:
+        """Begins. Does nothing where it has begun already.
+
+        Raises:
+            NotAvailableError: torch is not installed; with ``strict`` also where there is no CUDA device, or the
+                allocator in use keeps no history. Without ``strict`` these are a warning, and nothing is recorded.
+            RuntimeError: a signal was asked for outside the main thread.
+        """
+        if self.recording:
+            return self
+        torch = need_torch("vramwise.record()")
+        why = why_no_cuda(torch)
+        if why is not None:
+            return self._not_recording(why, "cuda")
+        try:
+            torch.cuda.init()
+            note = history.begin(torch, self.options)
+        except RuntimeError as error:
+            first = (str(error).splitlines() or ["RuntimeError"])[0]
+            return self._not_recording(f"PyTorch keeps no history here ({first})", "memory history")
+        self._pid, self._torch, self._span = os.getpid(), torch, None
+        try:
+            unheard = triggers.attach(torch, self)
+        except BaseException:
+            self._torch = None
+            history.end(torch)
+            raise
+        self.notes += [text for text in (note, unheard) if text is not None]
+        return self
+
+    def stop(self) -> None:
+        """Writes the last file where ``at_end`` says so, and ends the recording. A second call does nothing."""
+        self._stop(self.options.at_end)
+
+    def _stop(self, write: bool) -> None:
+        if not self.recording:
+            return
+        try:
+            if write:
+                # Before the step that is under way is closed: it did not end here.
+                self._write("end")
+        finally:
+            torch, self._torch = self._torch, None
+            with contextlib.suppress(Exception):
+                triggers.detach(self)
+            with contextlib.suppress(Exception):
+                self._close_span()
+            with contextlib.suppress(Exception):
+                history.end(torch)
+
+    def step(self) -> None:
+        """Ends a step: call it once at the end of each.
+
+        The step gets a mark in the history, an annotation ``vramwise.step#N`` counted from 0, by which
+        ``vramwise leaks`` and ``vramwise inspect`` tell steps; what the program allocates before the first call
+        is not within any. Writes a file where ``every`` or ``above`` says so.
+        """
+        if not self.recording:
+            return
+        number, self.steps = self.steps, self.steps + 1
+        self._failed = None
+        if self._span is None:
+            # The first step began nobody knows when: only its end is marked.
+            self._open_span(number)
+        self._close_span()
+        self._open_span(number + 1)
+        every = self.options.every
+        if every is not None and self.steps % every == 0:
+            self._write_periodic(number)
+        if self.options.above is not None and self._passed_threshold():
+            self._write("above", number)
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Marks a part of the program in the history, such as ``"evaluation"``: a block for ``with``.
+
+        ``vramwise inspect --by phase`` groups by it, and ``vramwise leaks --marker NAME`` counts by it.
+        """
+        if not self.recording:
+            yield
+            return
+        with self._torch.autograd.profiler.record_function(name):
+            yield
+
+    def dump(self, reason: str = "manual") -> Path | None:
+        """Writes a snapshot now.
+
+        Args:
+            reason: a word that begins the file's name: letters, digits and ``-``.
+
+        Returns:
+            The file, or ``None`` where nothing is recorded, another file is being written, or writing failed, which
+            is a warning.
+
+        Raises:
+            ValueError: the reason cannot be part of a name.
+        """
+        if not reason.replace("-", "").isalnum():
+            raise ValueError(f"reason is {reason!r}: use letters, digits and '-', since it is part of a file's name")
+        return self._write(reason) if self.recording else None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        ran_out = kind is not None and _ran_out(kind, error)
+        if ran_out and self._failed is None and self.recording and self.options.on_oom:
+            # It did not come by way of the allocator, but from a library that asked the driver itself.
+            self._write("oom")
+        # Up to there the history is in a file already, and the user's error is not to wait for another.
+        self._stop(self.options.at_end and not (ran_out and self.options.on_oom))
+
+    def _on_out_of_memory(self, failed: dict[str, int], write: bool) -> None:
+        self._failed = failed
+        if write and self._ooms < self.options.oom_limit:
+            self._ooms += 1
+            self._write("oom", failed=failed)
+
+    def _write_periodic(self, step: int) -> None:
+        path = self._write("periodic", step)
+        if path is None:
+            return
+        self._periodic.append(path)
+        while len(self._periodic) > self.options.keep:
+            oldest = self._periodic.pop(0)
+            self.files.remove(oldest)
+            for file in (oldest, about.beside(oldest)):
+                with contextlib.suppress(OSError):
+                    file.unlink()
+
+    def _passed_threshold(self) -> bool:
+        """Whether reserved memory is above the threshold now and was not at the last step."""
+        before, self._above = self._above, False
+        cuda, above = self._torch.cuda, self.options.above or 0
+        for index in range(cuda.device_count()):
+            reserved = counter(cuda.memory_stats_as_nested_dict(index), "reserved_bytes.all.current")
+            share = isinstance(above, float)
+            limit = above * cuda.get_device_properties(index).total_memory if share else above
+            self._above |= reserved > limit
+        return self._above and not before
+
+    def _write(self, reason: str, step: int | None = None, failed: dict[str, int] | None = None) -> Path | None:
+        """Writes a snapshot and its description; a failure is one warning, and only interrupts leave."""
+        with _turn.lock:
+            if _turn.taken:
+                # A signal in the middle of this: a file is being written already.
+                return None
+            _turn.taken = True
+            try:
+                return self._written(reason, self.steps if step is None else step, failed)
+            except Exception as error:  # noqa: BLE001 - the program that is recorded must go on
+                self._could_not(f"no snapshot written to {self.options.folder} ({type(error).__name__}: {error})")
+                return None
+            finally:
+                _turn.taken = False
+
+    def _written(self, reason: str, step: int, failed: dict[str, int] | None) -> Path:
+        torch = self._torch
+        if not history.is_on(torch) and history.can_tell(torch):
+            self._note("the program has switched the history off: there is none behind that moment")
+        stem = names.stem(reason, names.ranks(torch)["rank"], step if self.steps else None)
+        with _no_collections():
+            snapshot = torch.cuda.memory._snapshot()
+            path = new_file(
+                self.options.folder, stem, ".pickle", lambda file: pickle.dump(snapshot, file, protocol=_PROTOCOL)
+            )
+        self.files.append(path)
+        try:
+            text = about.describe(
+                torch,
+                snapshot,
+                file=path.name,
+                reason=reason,
+                step=step if self.steps else None,
+                options=self.options,
+                notes=self.notes,
+                failed=failed,
+            )
+            replace_text(about.beside(path), text)
+        except Exception as error:  # noqa: BLE001 - the snapshot is there, and that is what matters
+            self._could_not(f"{path} has no description beside it ({type(error).__name__}: {error})")
+        return path
+
+    def _could_not(self, what: str) -> None:
+        self.failures += 1
+        if self.failures == 1:
+            warn(f"{what}; the program goes on")
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def _not_recording(self, why: str, missing: str) -> Recorder:
+        if self.options.strict:
+            raise NotAvailableError(f"nothing can be recorded: {why}", missing=missing)
+        self.notes.append(f"nothing is recorded: {why}")
+        warn(self.notes[-1])
+        return self
+
+    def _open_span(self, number: int) -> None:
+        self._span = self._torch.autograd.profiler.record_function(f"{STEP}#{number}")
+        self._span.__enter__()
+
+    def _close_span(self) -> None:
+        span, self._span = self._span, None
+        if span is not None:
+            span.__exit__(None, None, None)
+
+
+def _ran_out(kind: type[BaseException], error: BaseException | None) -> bool:
+    """Whether an exception says that a device's memory ran out."""
+    if any(base.__name__ == "OutOfMemoryError" for base in kind.__mro__):
+        return True
+    if not issubclass(kind, RuntimeError):
+        return False
+    try:
+        text = str(error).lower()
+    except Exception:  # noqa: BLE001 - an error that cannot be printed
+        return False
+    return "out of memory" in text or "_status_alloc_failed" in text
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    """Python's collector would look through the growing snapshot again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def after_fork() -> None:
+    """In a forked child: a file that the parent was writing is not the child's."""
+    _turn.renew()

@@ -1,0 +1,202 @@
+"""Settings that change with what the program is doing: training, evaluation, from some step on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from . import _conf
+from .errors import SettingsError, UnreadableFileError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class SettingsSchedule:
+    """Allocator settings for each phase of a program.
+
+    Each phase's string is laid over the settings that the process had when the schedule was first used: an option
+    that a phase does not mention has its value from there, whatever another phase has set.
+
+    ::
+
+        schedule = vramwise.SettingsSchedule({"train": "max_split_size_mb:128", "eval": "expandable_segments:True"})
+        with schedule:
+            for epoch in range(epochs):
+                with schedule.phase("train"):
+                    train()
+                with schedule.phase("eval"):
+                    evaluate()
+
+    Numbers stand for steps, from 0: ``{0: "", 1000: "garbage_collection_threshold:0.8"}`` and ``schedule.step()`` at
+    the end of each. Which options can change while a program runs is said at :func:`vramwise.set_allocator_settings`.
+
+    Args:
+        phases: settings, as in ``PYTORCH_CUDA_ALLOC_CONF``, by the name of a phase or by the first step they are for.
+        release_cache: call ``torch.cuda.empty_cache()`` where settings change, so that no block cached under the old
+            ones is left. That waits for the device, and memory must be taken again.
+
+    Raises:
+        SettingsError: a string is refused, or has an option that cannot change while the program runs.
+    """
+
+    def __init__(self, phases: Mapping[str | int, str], *, release_cache: bool = False) -> None:
+        from .settings import check_allocator_settings
+
+        self._phases = {name: _conf.options(text) for name, text in phases.items()}
+        for name, text in phases.items():
+            if isinstance(name, bool) or (isinstance(name, int) and name < 0):
+                raise ValueError(f"{name!r} is no step: steps are counted from 0")
+            for option, why in _conf.FIXED_AT_START.items():
+                if option in self._phases[name]:
+                    raise SettingsError(
+                        f"phase {name!r}: {option} cannot change while the program runs: {why}", settings=text
+                    )
+            check_allocator_settings(text)
+        self._steps = sorted(name for name in phases if isinstance(name, int))
+        self._release_cache = release_cache
+        self._base: str | None = None
+        self._next = 0
+        self.current: str | None = None
+
+    @classmethod
+    def from_tune(
+        cls, reports: Mapping[str | int, str | os.PathLike[str] | Mapping[str, Any]], *, release_cache: bool = False
+    ) -> SettingsSchedule:
+        """A schedule of what ``vramwise tune --json`` recommends for each phase.
+
+        A report is about the whole of a recording. For one per phase, record each phase by itself, or cut a recording
+        with ``vramwise slice``, and tune each.
+
+        Args:
+            reports: for each phase (or first step) a report: a file, or what ``json.load`` gives of one.
+            release_cache: as for the schedule itself.
+
+        Raises:
+            UnreadableFileError: a file is no report of ``vramwise tune --json``.
+            SettingsError: as for the schedule itself.
+        """
+        phases = {phase: _recommended(report) for phase, report in reports.items()}
+        return cls(phases, release_cache=release_cache)
+
+    def settings_for(self, phase: str | int) -> str:
+        """The whole string for a phase (or for a step), as it would be set now.
+
+        Raises:
+            KeyError: there is no such phase, or no settings for so early a step.
+        """
+        base = self._base_settings()
+        wanted = self._options(phase)
+        # An option that only another phase sets would stay from there, so each string says all of them.
+        kept = {
+            name: _conf.DEFAULTS[name]
+            for options in self._phases.values()
+            for name in options
+            if name not in _conf.RESET_BY_EACH_PARSE and name in _conf.DEFAULTS
+        }
+        return _conf.text_of({**kept, **_conf.options(base), **wanted})
+
+    def enter(self, phase: str | int) -> None:
+        """Sets the settings of a phase, or of a step; nothing happens where they are in force.
+
+        Raises:
+            KeyError: as :meth:`settings_for`.
+            SettingsError, NotAvailableError: as :func:`vramwise.set_allocator_settings`.
+        """
+        self._set(self.settings_for(phase))
+
+    def enter_if_there(self, phase: str) -> None:
+        """The same for a phase that the schedule may not have: then nothing happens."""
+        if phase in self._phases:
+            self.enter(phase)
+
+    def begin(self) -> None:
+        """Remembers what is in force, and sets what step 0 is to run under where the schedule has steps."""
+        self._base_settings()
+        if self._steps and self._steps[0] == 0:
+            self.enter(0)
+
+    @contextlib.contextmanager
+    def phase(self, phase: str) -> Iterator[None]:
+        """A block for ``with`` that runs under the settings of a phase; those before it come back afterwards."""
+        before = self.current
+        self.enter(phase)
+        try:
+            yield
+        finally:
+            self._set(self._base_settings() if before is None else before)
+
+    def step(self) -> None:
+        """Ends a step, and sets what the next one is to run under."""
+        self._next += 1
+        if self._steps and self._next >= self._steps[0]:
+            self.enter(self._next)
+
+    def restore(self) -> None:
+        """Sets what was in force before the schedule was used."""
+        if self._base is not None:
+            self._set(self._base)
+
+    def __enter__(self) -> Self:
+        self.begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.restore()
+
+    def _options(self, phase: str | int) -> dict[str, str]:
+        if isinstance(phase, str):
+            if phase not in self._phases:
+                known = ", ".join(repr(name) for name in self._phases)
+                raise KeyError(f"there is no phase {phase!r}; there are {known or 'none'}")
+            return self._phases[phase]
+        first = max((step for step in self._steps if step <= phase), default=None)
+        if first is None:
+            raise KeyError(
+                f"there are no settings for step {phase}: the first are for step {min(self._steps, default=0)}"
+            )
+        return self._phases[first]
+
+    def _base_settings(self) -> str:
+        if self._base is None:
+            from .settings import allocator_settings
+
+            self._base = allocator_settings()
+        return self._base
+
+    def _set(self, text: str) -> None:
+        if text == self.current:
+            return
+        from ._torch_access import need_torch
+        from .settings import set_allocator_settings
+
+        set_allocator_settings(text)
+        self.current = text
+        torch = need_torch("vramwise.SettingsSchedule")
+        if self._release_cache and torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
+
+
+def _recommended(report: str | os.PathLike[str] | Mapping[str, Any]) -> str:
+    where = "the report"
+    if not isinstance(report, Mapping):
+        where = os.fspath(report)
+        try:
+            report = json.loads(Path(report).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UnreadableFileError(f"{where} cannot be read as JSON: {error}", path=where) from None
+    conf = None
+    if isinstance(report, Mapping) and report.get("schema") == 1 and isinstance(report.get("recommended"), Mapping):
+        conf = report["recommended"].get("conf")
+    if not isinstance(conf, str):
+        raise UnreadableFileError(
+            f'{where} is no report of `vramwise tune --json`: it has no "recommended" with a "conf"', path=where
+        )
+    return conf

@@ -1,0 +1,276 @@
+"""What a recorder does in a program, one scenario after the other; prints what it saw as JSON.
+
+Run by test_recorder.py on the emulated device, in an empty folder.
+"""
+
+import contextlib
+import gc
+import json
+import os
+import pickle
+import resource
+import signal
+import sys
+import warnings
+import weakref
+from pathlib import Path
+
+import torch
+
+import vramwise
+from vramwise.recorder import history
+
+TOO_MUCH = 1 << 42
+seen = {}
+
+
+def scenario(function):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        seen[function.__name__] = answer = function() or {}
+    answer["warnings"] = [str(w.message) for w in caught if w.category is RuntimeWarning]
+
+
+def files(folder):
+    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+
+
+def ask_too_much():
+    return torch.empty(TOO_MUCH, dtype=torch.uint8, device="cuda")
+
+
+def is_on():
+    return bool(torch._C._cuda_isHistoryEnabled())
+
+
+@scenario
+def a_training():
+    with vramwise.record("training", every=2, keep=1, above="300MiB", context="all") as recorder:
+        for number in range(6):
+            model = torch.nn.Linear(500, 500, device="cuda")
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            model(torch.ones(10, 500, device="cuda")).sum().backward()
+            optimizer.step()
+            if number == 3:
+                big = torch.empty(400 << 20, dtype=torch.uint8, device="cuda")
+            recorder.step()
+        with recorder.phase("evaluation"):
+            rest = torch.empty(8 << 20, dtype=torch.uint8, device="cuda")
+        caught = None
+        try:
+            ask_too_much()
+        except torch.OutOfMemoryError as error:
+            caught = str(error)
+        del big, rest
+        inside = is_on()
+    return {"files": files("training"), "listed": [p.name for p in recorder.files], "steps": recorder.steps,
+            "error": caught, "on_inside": inside, "on_after": is_on(), "failures": recorder.failures}
+
+
+@scenario
+def an_error_that_leaves_the_block():
+    def train():
+        held = torch.empty(64 << 20, dtype=torch.uint8, device="cuda")
+        train.held = weakref.ref(held)
+        ask_too_much()
+
+    before = torch.cuda.memory_allocated()
+    kind = text = None
+    try:
+        with vramwise.record("leaves"):
+            train()
+    except Exception as error:
+        kind, text, notes = type(error).__name__, str(error), getattr(error, "__notes__", [])
+        context = error.__context__
+    gc.collect()
+    return {"kind": kind, "text": text, "notes": notes, "context": repr(context), "files": files("leaves"),
+            "alive": train.held() is not None, "allocated": torch.cuda.memory_allocated() - before}
+
+
+@scenario
+def errors_of_libraries():
+    with contextlib.suppress(RuntimeError), vramwise.record("library"):
+        raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+    with contextlib.suppress(ValueError), vramwise.record("other"):
+        raise ValueError("nothing about memory")
+    return {"library": files("library"), "other": files("other")}
+
+
+@scenario
+def failures_again_and_again():
+    with vramwise.record("often", oom_limit=2, at_end=False) as recorder:
+        for _ in range(5):
+            with contextlib.suppress(torch.OutOfMemoryError):
+                ask_too_much()
+    return {"files": files("often"), "failures": recorder.failures}
+
+
+@scenario
+def a_folder_that_cannot_be():
+    Path("file").write_text("no folder")
+    kind = None
+    with vramwise.record("file/folder") as recorder:
+        try:
+            ask_too_much()
+        except Exception as error:
+            kind = type(error).__name__
+        recorder.dump()
+    return {"kind": kind, "failures": recorder.failures}
+
+
+@scenario
+def warnings_made_errors():
+    kind = None
+    with vramwise.record("file/folder"):
+        warnings.simplefilter("error")
+        try:
+            ask_too_much()
+        except BaseException as error:
+            kind = type(error).__name__
+        warnings.simplefilter("always")
+    return {"kind": kind}
+
+
+@scenario
+def a_full_disk():
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with vramwise.record("full", at_end=False) as recorder:
+        for _ in range(2000):
+            torch.empty(1000, device="cuda")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+        try:
+            failed = recorder.dump()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        left = files("full")
+        worked = recorder.dump()
+    return {"failed": failed, "left": left, "worked": worked is not None, "files": files("full")}
+
+
+@scenario
+def control_c_while_writing():
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    whole, kinds = pickle.dump, []
+    with vramwise.record("interrupted", at_end=False) as recorder:
+        for ask in (recorder.dump, ask_too_much):
+            pickle.dump = interrupted
+            try:
+                ask()
+            except BaseException as error:
+                kinds.append(type(error).__name__)
+            finally:
+                pickle.dump = whole
+        left = files("interrupted")
+        again = recorder.dump()
+    return {"kinds": kinds, "left": left, "again": again is not None}
+
+
+@scenario
+def recorders_in_each_other():
+    outer = vramwise.record("outer", at_end=False).start()
+    with vramwise.record("inner", max_entries=10, at_end=False) as inner:
+        twin = vramwise.start_recording("outer", at_end=False)
+        with contextlib.suppress(torch.OutOfMemoryError):
+            ask_too_much()
+        twin.stop()
+    on_with_outer = is_on()
+    outer.start()
+    outer.stop()
+    outer.stop()
+    return {"outer": files("outer"), "inner": files("inner"), "notes": inner.notes, "on_with_outer": on_with_outer,
+            "on_after": is_on()}
+
+
+@scenario
+def a_history_that_the_program_began():
+    torch.cuda.memory._record_memory_history(max_entries=500)
+    with vramwise.record("joined") as recorder:
+        torch.empty(1000, device="cuda")
+    on = is_on()
+    torch.cuda.memory._record_memory_history(None)
+    return {"on_after": on, "notes": recorder.notes, "files": files("joined")}
+
+
+@scenario
+def a_history_that_the_program_ends():
+    with vramwise.record("ended") as recorder:
+        torch.empty(1000, device="cuda")
+        torch.cuda.memory._record_memory_history(None)
+    return {"notes": recorder.notes, "files": files("ended")}
+
+
+@scenario
+def signals():
+    calls = []
+    signal.signal(signal.SIGUSR1, lambda number, frame: calls.append(number))
+    mine = signal.getsignal(signal.SIGUSR1)
+    with vramwise.record("signal", on_signal="SIGUSR1", at_end=False):
+        with vramwise.record("signal2", on_signal="usr2", at_end=False):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            os.kill(os.getpid(), signal.SIGUSR2)
+    restored = signal.getsignal(signal.SIGUSR1) is mine and signal.getsignal(signal.SIGUSR2) == signal.SIG_DFL
+    return {"one": files("signal"), "two": files("signal2"), "calls": len(calls), "restored": restored}
+
+
+@scenario
+def a_signal_while_writing():
+    whole = pickle.dump
+
+    def signalled(*args, **kwargs):
+        signal.raise_signal(signal.SIGUSR2)
+        return whole(*args, **kwargs)
+
+    with vramwise.record("within", on_signal="SIGUSR2", at_end=False) as recorder:
+        pickle.dump = signalled
+        try:
+            recorder.dump()
+        finally:
+            pickle.dump = whole
+    return {"files": files("within")}
+
+
+@scenario
+def a_forked_child():
+    with vramwise.record("parent", at_end=False, on_signal="SIGUSR2") as recorder:
+        child = os.fork()
+        if child == 0:
+            recorder.step()
+            recorder.dump()
+            recorder.stop()
+            os._exit(7 if recorder.recording or files("parent") else 5)
+        status = os.waitpid(child, 0)[1]
+        still = recorder.recording and is_on()
+        recorder.dump()
+    return {"status": os.waitstatus_to_exitcode(status), "still": still, "files": files("parent")}
+
+
+@scenario
+def files_never_replace_files():
+    for _ in range(2):
+        with vramwise.record("same"):
+            torch.empty(1000, device="cuda")
+    os.environ["RANK"], os.environ["WORLD_SIZE"] = "3", "8"
+    with vramwise.record("same"):
+        pass
+    about = json.loads(Path("same/end_rank3.info").read_text())
+    del os.environ["RANK"], os.environ["WORLD_SIZE"]
+    return {"files": files("same"), "rank": about["rank"], "world_size": about["world_size"]}
+
+
+@scenario
+def nothing_is_left_of_it():
+    from vramwise.recorder import triggers
+
+    return {"at_work": len(triggers._at_work), "users": history.users(), "on": is_on()}
+
+
+with vramwise.record("thrown", on_signal="SIGTERM", at_end=False):
+    pass
+seen["handler_of_sigterm"] = {"restored": signal.getsignal(signal.SIGTERM) == signal.SIG_DFL}
+
+# The last one ends with the process.
+vramwise.start_recording("process")
+torch.empty(1000, device="cuda")
+json.dump(seen, sys.stdout)

@@ -1,0 +1,390 @@
+"""The recorder: its files, and that nothing it does reaches the program that it records."""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+import emulated
+
+sys.path.insert(0, str(emulated.PACKAGE))
+
+import vramwise
+from vramwise.recorder import history, names, triggers
+
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+WHY_NOT = emulated.why_not()
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class OnTheEmulatedDevice(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = Path(folder.name)
+        done = emulated.run(PROGRAMS / "record_scenarios.py", cwd=folder.name)
+        if done.returncode:
+            raise AssertionError(done.stderr)
+        cls.seen = json.loads(done.stdout)
+
+    def about(self, name):
+        return json.loads((self.folder / name).read_text())
+
+    def snapshot(self, name):
+        # Written a moment ago by this test's own program.
+        return pickle.loads((self.folder / name).read_bytes())
+
+    def test_a_training_leaves_a_file_for_each_thing_that_happened(self):
+        seen = self.seen["a_training"]
+        expected = ["above_rank0_step3", "end_rank0_step6", "oom_rank0_step6", "periodic_rank0_step5"]
+        self.assertEqual(seen["files"], sorted(name + end for name in expected for end in (".info", ".pickle")))
+        self.assertEqual(sorted(seen["listed"]), [name + ".pickle" for name in expected])
+        self.assertEqual(seen["steps"], 6)
+        self.assertEqual((seen["failures"], seen["warnings"]), (0, []))
+        self.assertIn("CUDA out of memory. Tried to allocate 4096.00 GiB", seen["error"])
+        self.assertTrue(seen["on_inside"])
+        self.assertFalse(seen["on_after"])
+
+    def test_files_have_protocol_4_and_the_failed_request(self):
+        data = (self.folder / "training/oom_rank0_step6.pickle").read_bytes()
+        self.assertEqual(data[:2], b"\x80\x04")
+        actions = [entry["action"] for entry in self.snapshot("training/oom_rank0_step6.pickle")["device_traces"][0]]
+        self.assertEqual(actions[-1], "oom")
+
+    def test_a_description_lies_beside_each_file(self):
+        about = self.about("training/oom_rank0_step6.info")
+        self.assertEqual(about["snapshot"], "oom_rank0_step6.pickle")
+        self.assertEqual((about["reason"], about["step"], about["rank"]), ("oom", 6, None))
+        failed = about["out_of_memory"]
+        self.assertEqual((failed["device"], failed["requested_bytes"], failed["total_bytes"]), (0, 1 << 42, 8 << 30))
+        self.assertEqual(about["recording"]["max_entries"], 200_000)
+        self.assertEqual(about["recording"]["oldest_overwritten"], [False])
+        self.assertGreater(about["recording"]["entries"][0], 30)
+        device = about["devices"][0]
+        self.assertEqual((device["name"], device["free_bytes"]), ("A Card", failed["free_bytes"]))
+        self.assertEqual(device["memory_stats"]["num_ooms"], 1)
+        self.assertGreater(device["memory_stats"]["reserved_bytes.all.current"], 400 << 20)
+        self.assertEqual(about["versions"]["vramwise"], vramwise.__version__)
+        self.assertFalse(about["settings"]["allocator"]["expandable_segments"])
+        self.assertIsNone(self.about("training/end_rank0_step6.info")["out_of_memory"])
+
+    def test_steps_and_phases_are_marked_in_the_history(self):
+        marks = self.snapshot("training/end_rank0_step6.pickle")["external_annotations"]
+        ends = [mark["name"] for mark in marks if mark["stage"] == "END" and "vramwise" in mark["name"]]
+        self.assertEqual(ends, [f"vramwise.step#{n}" for n in range(6)])
+        self.assertIn("evaluation", [mark["name"] for mark in marks])
+
+    @unittest.skipUnless(os.path.exists(emulated.PROGRAM), "VRAMWISE_BIN does not name the program")
+    def test_vramwise_tells_the_steps(self):
+        file = self.folder / "training/end_rank0_step6.pickle"
+        done = emulated.vramwise("leaks", file, "--marker", "vramwise.step", "--json")
+        self.assertIn(done.returncode, (0, 1), done.stderr)
+        steps = json.loads(done.stdout)["files"][0]["devices"][0]["steps"]
+        self.assertEqual(steps["count"] if isinstance(steps, dict) else steps, 6, done.stdout[:500])
+        done = emulated.vramwise("inspect", file, "--by", "phase")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("vramwise.step#3", done.stdout)
+        done = emulated.vramwise("validate", self.folder / "training/oom_rank0_step6.pickle")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    @unittest.skipUnless(os.path.exists(emulated.PROGRAM), "VRAMWISE_BIN does not name the program")
+    def test_a_folder_of_recordings_is_one_table_of_ranks(self):
+        done = emulated.vramwise("ranks", self.folder / "training", "--json")
+        self.assertIn(done.returncode, (0, 1), done.stderr)
+        self.assertEqual(sorted(row["step"] for row in json.loads(done.stdout)["ranks"]), [3, 5, 6, 6])
+
+    def test_the_programs_error_leaves_as_it_was_raised_and_nothing_is_held(self):
+        seen = self.seen["an_error_that_leaves_the_block"]
+        self.assertEqual(seen["kind"], "OutOfMemoryError")
+        self.assertIn("Tried to allocate 4096.00 GiB", seen["text"])
+        self.assertEqual((seen["notes"], seen["context"]), ([], "None"))
+        self.assertEqual((seen["alive"], seen["allocated"]), (False, 0))
+        self.assertEqual(seen["files"], ["oom_rank0.info", "oom_rank0.pickle"])
+
+    def test_a_library_that_ran_out_leaves_a_file_and_another_error_only_the_last_one(self):
+        seen = self.seen["errors_of_libraries"]
+        self.assertEqual(seen["library"], ["oom_rank0.info", "oom_rank0.pickle"])
+        self.assertEqual(seen["other"], ["end_rank0.info", "end_rank0.pickle"])
+
+    def test_a_program_that_tries_again_and_again_does_not_fill_the_disk(self):
+        files = self.seen["failures_again_and_again"]["files"]
+        self.assertEqual([f for f in files if f.endswith(".pickle")], ["oom_rank0.pickle", "oom_rank0_2.pickle"])
+        self.assertEqual([f for f in files if f.endswith(".info")], ["oom_rank0.info", "oom_rank0_2.info"])
+
+    def test_what_cannot_be_written_is_one_warning(self):
+        seen = self.seen["a_folder_that_cannot_be"]
+        self.assertEqual((seen["kind"], seen["failures"]), ("OutOfMemoryError", 3))
+        self.assertEqual(len(seen["warnings"]), 1)
+        self.assertIn("no snapshot written to file/folder", seen["warnings"][0])
+        self.assertEqual(self.seen["warnings_made_errors"]["kind"], "OutOfMemoryError")
+
+    def test_a_full_disk_leaves_no_half_file(self):
+        seen = self.seen["a_full_disk"]
+        self.assertEqual((seen["failed"], seen["left"]), (None, []))
+        self.assertEqual((seen["worked"], len(seen["warnings"])), (True, 1))
+        self.assertEqual(seen["files"], ["manual_rank0.info", "manual_rank0.pickle"])
+
+    def test_control_c_while_a_file_is_written_interrupts_the_program(self):
+        seen = self.seen["control_c_while_writing"]
+        self.assertEqual(seen["kinds"], ["KeyboardInterrupt", "KeyboardInterrupt"])
+        self.assertEqual((seen["left"], seen["again"], seen["warnings"]), ([], True, []))
+
+    def test_recorders_share_one_history(self):
+        seen = self.seen["recorders_in_each_other"]
+        self.assertEqual(seen["outer"], ["oom_rank0.info", "oom_rank0.pickle"], "one file, of two recorders")
+        self.assertEqual(seen["inner"], ["oom_rank0.info", "oom_rank0.pickle"])
+        self.assertEqual(len(seen["notes"]), 1)
+        self.assertIn("max_entries=200000", seen["notes"][0])
+        self.assertEqual((seen["on_with_outer"], seen["on_after"]), (True, False))
+
+    def test_a_history_of_the_program_stays_the_programs(self):
+        seen = self.seen["a_history_that_the_program_began"]
+        self.assertTrue(seen["on_after"])
+        self.assertIn("begun by the program", seen["notes"][0])
+        self.assertIn("begun by the program", self.about("joined/end_rank0.info")["recording"]["notes"][0])
+
+    def test_a_history_that_the_program_ends_is_told(self):
+        seen = self.seen["a_history_that_the_program_ends"]
+        self.assertEqual(len(seen["files"]), 2)
+        self.assertIn("switched the history off", seen["notes"][0])
+
+    def test_a_signal_writes_a_file_and_reaches_the_handler_that_was_there(self):
+        seen = self.seen["signals"]
+        self.assertEqual(seen["one"], ["signal_rank0.info", "signal_rank0.pickle"])
+        self.assertEqual(seen["two"], ["signal_rank0.info", "signal_rank0.pickle"])
+        self.assertEqual((seen["calls"], seen["restored"]), (1, True))
+        self.assertTrue(self.seen["handler_of_sigterm"]["restored"])
+
+    def test_a_signal_while_a_file_is_written_is_that_file(self):
+        self.assertEqual(self.seen["a_signal_while_writing"]["files"], ["manual_rank0.info", "manual_rank0.pickle"])
+
+    def test_a_forked_child_records_nothing(self):
+        seen = self.seen["a_forked_child"]
+        self.assertEqual((seen["status"], seen["still"]), (5, True))
+        self.assertEqual(seen["files"], ["manual_rank0.info", "manual_rank0.pickle"])
+
+    def test_no_file_takes_the_place_of_another(self):
+        seen = self.seen["files_never_replace_files"]
+        snapshots = [file for file in seen["files"] if file.endswith(".pickle")]
+        self.assertEqual(snapshots, ["end_rank0.pickle", "end_rank0_2.pickle", "end_rank3.pickle"])
+        self.assertEqual((seen["rank"], seen["world_size"]), (3, 8))
+
+    def test_at_the_end_of_the_process_the_last_file_is_written(self):
+        self.assertTrue((self.folder / "process/end_rank0.pickle").is_file())
+        self.assertEqual(self.about("process/end_rank0.info")["reason"], "end")
+
+    def test_nothing_is_left_behind(self):
+        seen = self.seen["nothing_is_left_of_it"]
+        self.assertEqual((seen["at_work"], seen["users"], seen["on"]), (0, 0, False))
+        hidden = [str(path) for path in self.folder.rglob(".*")]
+        self.assertEqual(hidden, [])
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class SignalsThatEndAProgram(unittest.TestCase):
+    def test_sigterm_writes_a_file_and_still_ends_the_program(self):
+        program = textwrap.dedent("""
+            import os, signal, torch, vramwise
+            vramwise.start_recording("out", on_signal="SIGTERM", at_end=False)
+            torch.empty(1000, device="cuda")
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise SystemExit("it went on")
+        """)
+        with tempfile.TemporaryDirectory() as folder:
+            done = emulated.run("-c", program, cwd=folder)
+            self.assertEqual(done.returncode, -signal.SIGTERM, done.stderr)
+            self.assertEqual(sorted(os.listdir(f"{folder}/out")), ["signal_rank0.info", "signal_rank0.pickle"])
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class SeveralDevices(unittest.TestCase):
+    def test_those_in_use_are_described_and_a_threshold_is_for_each(self):
+        program = textwrap.dedent("""
+            import torch, vramwise
+            with vramwise.record("out", above="100MiB", at_end=False) as recorder:
+                kept = torch.empty(200 << 20, dtype=torch.uint8, device="cuda:2")
+                recorder.step()
+            room = vramwise.headroom(2)
+            assert room.device == 2 and room.allocated_bytes == 200 << 20, room
+            assert vramwise.headroom(0).allocated_bytes == 0
+        """)
+        with tempfile.TemporaryDirectory() as folder:
+            done = emulated.run("-c", program, cwd=folder, devices=4)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            about = json.loads(Path(folder, "out/above_rank0_step0.info").read_text())
+        self.assertEqual([device["index"] for device in about["devices"]], [0, 2], "the current one and the one in use")
+        self.assertEqual(len(about["recording"]["entries"]), 4)
+
+
+def fake_torch(**cuda):
+    """A torch that has only what the recorder asks for; what it was told is in `calls`."""
+    calls = []
+
+    def switch(enabled="all", context="all", stacks="all", max_entries=1, device=None):
+        calls.append((enabled, context, stacks, max_entries))
+
+    functions = {
+        "is_available": lambda: True,
+        "init": lambda: None,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "memory_stats": lambda device: {},
+        "memory": SimpleNamespace(_record_memory_history=switch, _snapshot=lambda: {"device_traces": [[1, 2]]}),
+        **cuda,
+    }
+    return SimpleNamespace(cuda=SimpleNamespace(**functions), _C=SimpleNamespace(), calls=calls, __version__="2.6.0",
+                           version=SimpleNamespace(cuda="12.4", hip=None))
+
+
+class WithAFakeTorch(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def use(self, torch):
+        patched = mock.patch.dict(sys.modules, {"torch": torch})
+        patched.start()
+        self.addCleanup(patched.stop)
+
+    def test_importing_the_package_imports_no_torch(self):
+        code = "import sys, vramwise; vramwise.record, vramwise.headroom, vramwise.log_memory; assert 'torch' not in sys.modules"
+        done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(emulated.PACKAGE)},
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_without_torch_the_error_says_so(self):
+        with mock.patch.dict(sys.modules, {"torch": None}):
+            with self.assertRaisesRegex(vramwise.VramwiseError, "install torch") as caught, vramwise.record(self.folder):
+                pass
+        self.assertEqual(caught.exception.missing, "torch")
+
+    def test_without_a_device_it_warns_once_and_does_nothing(self):
+        self.use(fake_torch(is_available=lambda: False))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with vramwise.record(self.folder, every=1, on_signal="SIGTERM") as recorder:
+                recorder.step()
+                with recorder.phase("evaluation"):
+                    self.assertIsNone(recorder.dump())
+        self.assertEqual(len(caught), 1)
+        self.assertIn("nothing is recorded: PyTorch finds no CUDA device", str(caught[0].message))
+        self.assertFalse(recorder.recording)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_strict_makes_that_an_error(self):
+        self.use(fake_torch(is_available=lambda: False))
+        with self.assertRaisesRegex(vramwise.VramwiseError, "nothing can be recorded") as caught:
+            vramwise.start_recording(self.folder, strict=True)
+        self.assertEqual(caught.exception.missing, "cuda")
+
+    def test_an_allocator_without_history_is_told(self):
+        torch = fake_torch()
+
+        def refuse(*args, **kwargs):
+            raise RuntimeError("CUDAPluggableAllocator does not yet support recordHistory.\nMore.")
+
+        torch.cuda.memory._record_memory_history = refuse
+        self.use(torch)
+        with self.assertWarnsRegex(RuntimeWarning, "does not yet support recordHistory"):
+            self.assertFalse(vramwise.start_recording(self.folder).recording)
+        self.assertEqual(history.users(), 0)
+
+    def test_a_release_gets_only_the_arguments_that_it_knows(self):
+        torch = fake_torch()
+        self.use(torch)
+        with vramwise.record(self.folder, max_entries=7, context="state", at_end=False) as recorder:
+            pass
+        self.assertEqual(torch.calls, [("all", "state", "python", 7), (None, "all", "all", 1)])
+        self.assertIn("no observer for failed allocations", recorder.notes[0])
+
+    def test_a_snapshot_whose_description_fails_is_there_all_the_same(self):
+        self.use(fake_torch())
+        with mock.patch("vramwise.recorder.about.describe", side_effect=OSError("no space")):
+            with self.assertWarnsRegex(RuntimeWarning, "end_rank0.pickle has no description beside it .*no space"):
+                with vramwise.record(self.folder) as recorder:
+                    pass
+        self.assertEqual([p.name for p in self.folder.iterdir()], ["end_rank0.pickle"])
+        self.assertEqual(recorder.files, [self.folder / "end_rank0.pickle"])
+
+    def test_without_an_observer_the_error_that_leaves_the_block_is_what_writes(self):
+        self.use(fake_torch())
+        class OutOfMemoryError(RuntimeError):
+            pass
+        with self.assertRaises(OutOfMemoryError), vramwise.record(self.folder):
+            raise OutOfMemoryError("CUDA out of memory.")
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["oom_rank0.info", "oom_rank0.pickle"])
+
+    def test_an_error_of_its_own_never_replaces_the_programs(self):
+        torch = fake_torch()
+        self.use(torch)
+        with self.assertRaises(ZeroDivisionError), vramwise.record(self.folder, at_end=False):
+            torch.cuda.memory._record_memory_history = None
+            raise ZeroDivisionError
+        self.assertEqual(triggers._at_work, [])
+
+    def test_a_signal_outside_of_the_main_thread_is_refused_and_nothing_begins(self):
+        import threading
+
+        torch = fake_torch()
+        self.use(torch)
+        errors = []
+
+        def begin():
+            try:
+                vramwise.start_recording(self.folder, on_signal="SIGUSR1")
+            except RuntimeError as error:
+                errors.append(str(error))
+
+        thread = threading.Thread(target=begin)
+        thread.start()
+        thread.join()
+        self.assertIn("main thread", errors[0])
+        self.assertEqual((triggers._at_work, history.users()), ([], 0))
+
+
+class Arguments(unittest.TestCase):
+    def test_what_means_nothing_is_refused_at_once(self):
+        for wrong, why in [
+            ({"max_entries": 0}, "max_entries is 0"),
+            ({"max_entries": "many"}, "whole number"),
+            ({"every": 0}, "every is 0"),
+            ({"context": "everything"}, "context is 'everything'"),
+            ({"stacks": "c++"}, "stacks is 'c\\+\\+'"),
+            ({"above": "20 apples"}, "no size"),
+            ({"above": 1.5}, "a share"),
+            ({"above": 0}, "0 bytes"),
+            ({"on_signal": "SIGNOTHING"}, "no signal"),
+            ({"on_signal": "SIGKILL"}, "cannot be handled"),
+            ({"on_signal": 12345}, "12345"),
+        ]:
+            with self.subTest(wrong), self.assertRaisesRegex((ValueError, TypeError), why):
+                vramwise.record("out", **wrong)
+
+    def test_a_reason_is_part_of_a_name(self):
+        with self.assertRaisesRegex(ValueError, "part of a file's name"):
+            vramwise.record("out").dump("../elsewhere")
+
+    def test_ranks_are_read_from_what_launchers_set(self):
+        with mock.patch.dict(os.environ, {"SLURM_PROCID": "4", "SLURM_NTASKS": "16", "LOCAL_RANK": "x"}, clear=True):
+            self.assertEqual(names.ranks(), {"rank": 4, "local_rank": None, "world_size": 16})
+
+    def test_torch_distributed_counts_first(self):
+        group = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, get_rank=lambda: 2,
+                                get_world_size=lambda: 4)
+        with mock.patch.dict(os.environ, {"RANK": "9"}, clear=True):
+            self.assertEqual(names.ranks(SimpleNamespace(distributed=group))["rank"], 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
