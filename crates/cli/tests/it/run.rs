@@ -94,13 +94,19 @@ fn torch_is_followed_by_the_allocator_and_other_start_up_files_still_run() {
         .unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "mine\ntorch torch True\n");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("PyTorch's own allocator is used, as this PyTorch (2.11.0) is not a build for CUDA"), "{said}");
+    assert!(
+        said.contains(
+            "PyTorch's own allocator is used, as this PyTorch (2.11.0) is not a build for CUDA"
+        ),
+        "{said}"
+    );
     assert_eq!(said.lines().count(), 1, "{said}");
 }
 
 #[test]
 fn a_program_without_torch_notices_nothing() {
     let room = Room::new("run-plain");
-    let output = command(&room, &["--", "python3", "-c", "import json; print('fine')"]).output().unwrap();
+    let output =
+        command(&room, &["--", "python3", "-c", "import json; print('fine')"]).output().unwrap();
     assert_eq!(text(&output), "fine\n");
 }

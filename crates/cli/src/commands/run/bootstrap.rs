@@ -112,12 +112,14 @@ fn library() -> Option<PathBuf> {
 
 /// `VRAMWISE_CACHE_DIR`, or `vramwise` in the user's cache directory.
 fn cache() -> Result<PathBuf, Failure> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let set =
+        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let directory = set("VRAMWISE_CACHE_DIR")
         .or_else(|| set("XDG_CACHE_HOME").map(|home| home.join("vramwise")))
         .or_else(|| set("HOME").map(|home| home.join(".cache/vramwise")))
         .ok_or_else(|| {
-            Failure::new("there is no directory for files of its own").hint("set VRAMWISE_CACHE_DIR")
+            Failure::new("there is no directory for files of its own")
+                .hint("set VRAMWISE_CACHE_DIR")
         })?;
     let fail = |error| {
         Failure::io("make", &directory, &error).hint("VRAMWISE_CACHE_DIR names another directory")
@@ -174,7 +176,8 @@ mod tests {
     #[test]
     fn every_file_that_the_allocator_needs_is_given_to_the_program() {
         let mut there = Vec::new();
-        let allocator = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/vramwise/allocator");
+        let allocator =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/vramwise/allocator");
         files(&allocator, &mut there, "package/vramwise/allocator/");
         // Only people call this one.
         there.retain(|name| !name.ends_with("__main__.py"));
