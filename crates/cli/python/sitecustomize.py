@@ -47,29 +47,45 @@ class _Loader:
 
 
 class _Finder:
-    """Finds torch by asking everybody else."""
+    """Finds torch by asking those who come after it."""
+
+    def __init__(self):
+        self.asking = False
 
     def find_spec(self, name, path=None, target=None):
-        if name != "torch":
+        # One of them may ask everybody in turn.
+        if name != "torch" or self.asking:
             return None
-        for finder in sys.meta_path:
+        self.asking = True
+        try:
+            spec = self._ask(name, path, target)
+        finally:
+            self.asking = False
+        if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+    def _ask(self, name, path, target):
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
             find = getattr(finder, "find_spec", None)
-            spec = find(name, path, target) if finder is not self and find else None
+            spec = find(name, path, target) if find else None
             if spec is not None:
-                if spec.loader is not None and hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader)
                 return spec
         return None
 
 
-def _pass_on():
-    """Runs the sitecustomize that this one hides."""
-    paths = [path for path in sys.path if os.path.abspath(path or ".") != _HERE]
+def _pass_on(done):
+    """Runs the sitecustomize that this one hides. That one may do the same, and come back here."""
+    paths = [path for path in sys.path if os.path.abspath(path or ".") not in done]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", paths)
     if spec is not None and spec.loader is not None:
+        done.add(os.path.dirname(os.path.abspath(spec.origin)))
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
-# Others that wait for torch come before this one in the list, and so after it in time: they find the allocator in place.
-sys.meta_path.insert(0, _Finder())
-_pass_on()
+_done = sys.__dict__.setdefault("_vramwise_start_files", set())
+if _HERE not in _done:
+    _done.add(_HERE)
+    # Others that wait for torch come before this one in the list, and so after it in time: they find the allocator in place.
+    sys.meta_path.insert(0, _Finder())
+_pass_on(_done)

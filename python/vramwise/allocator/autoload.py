@@ -10,13 +10,16 @@ import os
 import sys
 
 VARIABLE = "VRAMWISE_ALLOCATOR"
+_tried = False  # `vramwise run` and the entry point may both call
 
 
 def autoload() -> None:
     """Installs the allocator if the environment asks for it."""
+    global _tried
     wanted = os.environ.get(VARIABLE, "").strip()
-    if wanted.lower() in ("", "0", "false", "off", "no"):
+    if wanted.lower() in ("", "0", "false", "off", "no") or _tried:
         return
+    _tried = True
     settings = None if wanted.lower() in ("1", "true", "on", "yes") else wanted
     try:
         from ._install import install_allocator

@@ -11,7 +11,7 @@ from .registry import MIB, check, current, fresh, raised
 def an_error_is_of_the_right_kind_and_says_what_programs_look_for(torch):
     fresh(torch)
     total = torch.cuda.mem_get_info()[1]
-    ooms = current(torch, "num_ooms")["num_ooms"]
+    before = current(torch, "num_ooms")
     kept = torch.empty(3 * MIB, dtype=torch.uint8, device="cuda")
     text, kind = "", None
     try:
@@ -25,7 +25,8 @@ def an_error_is_of_the_right_kind_and_says_what_programs_look_for(torch):
     ]
     found = [re.search(word, text) is not None for word in words]
     del kept
-    counted = current(torch, "num_ooms")["num_ooms"] - ooms
+    after = current(torch, "num_ooms")
+    counted = [after[name] - before[name] for name in before]
     return kind, found, counted, isinstance(torch.OutOfMemoryError(), RuntimeError)
 
 

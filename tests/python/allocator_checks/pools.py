@@ -75,6 +75,8 @@ def of_nested_pools_one_has_the_say(torch):
 
 @check
 def a_pool_is_not_opened_twice(torch):
+    if minor(torch) < 11:
+        return None  # the process ends there
     pool = torch.cuda.MemPool()
 
     def twice():

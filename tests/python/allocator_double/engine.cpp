@@ -1,5 +1,8 @@
 // A double of the allocator's engine for tests of what PyTorch sees: the same table of functions over cudaMalloc, as
 // plain as can be. Best fit in ordered sets, one lock, nothing recycled between pools or streams.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -525,14 +528,25 @@ int walk(int32_t device, const vramwise_pool* pool, void* context, void (*segmen
 
 int enable_peer(int32_t, int32_t) { return VRAMWISE_OK; }
 
-int share(const void*, void**, uint64_t*, int32_t*, uint64_t*, size_t, size_t*) {
-  message = "the double shares nothing";
-  return VRAMWISE_UNSUPPORTED;
+// What stands for a block's memory in another process: a file in memory of the same size.
+int share(const void* address, void** start, uint64_t* offset, int32_t* fds, uint64_t* sizes, size_t capacity, size_t* number) {
+  *number = 1;
+  vramwise_block block{};
+  const int status = find(address, &block);
+  if (status != VRAMWISE_OK || capacity < 1) {
+    return status;
+  }
+  fds[0] = memfd_create("block", 0);
+  sizes[0] = block.size, *start = block.address, *offset = 0;
+  return fds[0] >= 0 && ftruncate(fds[0], static_cast<off_t>(block.size)) == 0 ? VRAMWISE_OK : VRAMWISE_DRIVER;
 }
 
-int open_shared(int32_t, const int32_t*, const uint64_t*, size_t, void**) { return VRAMWISE_UNSUPPORTED; }
+int open_shared(int32_t, const int32_t* fds, const uint64_t* sizes, size_t, void** address) {
+  *address = mmap(nullptr, sizes[0], PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
+  return *address != MAP_FAILED ? VRAMWISE_OK : VRAMWISE_DRIVER;
+}
 
-int close_shared(void*) { return VRAMWISE_UNSUPPORTED; }
+int close_shared(void*) { return VRAMWISE_OK; }
 
 int check(int32_t) { return VRAMWISE_OK; }
 

@@ -15,6 +15,7 @@ mod leaks;
 mod rehearse;
 mod replay;
 mod room;
+mod run;
 mod schema;
 mod streams;
 mod tune;

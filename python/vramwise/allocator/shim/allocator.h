@@ -412,6 +412,8 @@ class Allocator final : public native::CUDAAllocator {
   static inline Allocator* instance = nullptr;
 
  private:
+  static constexpr int NOT_TRIED = -1;
+
   static void release(void* address) { instance->give_back(address); }
 
   static DeviceIndex current_device() {
@@ -427,21 +429,21 @@ class Allocator final : public native::CUDAAllocator {
   }
 
   void* take(size_t bytes, int device, cudaStream_t stream) {
-    vramwise_block block;
     // Stacks of live blocks matter when one is freed, not here.
-    if (C10_LIKELY((switches.all() & ~CONTEXTS) == 0)) {
-      if (C10_UNLIKELY(engine->alloc(device, to_engine(stream), bytes, DEFAULT_POOL, &block) != VRAMWISE_OK)) {
-        return take_slowly(bytes, device, stream);
-      }
-    } else {
-      return take_slowly(bytes, device, stream);
+    if (C10_UNLIKELY((switches.all() & ~CONTEXTS) != 0)) {
+      return take_slowly(bytes, device, stream, NOT_TRIED);
+    }
+    vramwise_block block;
+    const int status = engine->alloc(device, to_engine(stream), bytes, DEFAULT_POOL, &block);
+    if (C10_UNLIKELY(status != VRAMWISE_OK)) {
+      return take_slowly(bytes, device, stream, status);
     }
     tell_made(block.address, block);
     return block.address;
   }
 
-  // With a pool open, with history, or short of memory.
-  void* take_slowly(size_t bytes, int device, cudaStream_t stream) {
+  // With a pool open, with history, or short of memory. `status` is how a first attempt ended.
+  void* take_slowly(size_t bytes, int device, cudaStream_t stream, int status) {
     // More than any address can express is not worth a try.
     constexpr size_t absurd = size_t{1} << 60;
     const Pool pool = switches.any(POOLS) ? pools_.find(device, stream) : Pool{0, 0};
@@ -450,18 +452,21 @@ class Allocator final : public native::CUDAAllocator {
     }
     const Context context = history_.gather(History::Record::STATE);
     vramwise_block block{};
-    int status = VRAMWISE_OUT_OF_MEMORY;
-    for (int attempt = 0; attempt < 2 && status == VRAMWISE_OUT_OF_MEMORY && bytes < absurd; ++attempt) {
-      if (attempt != 0 && !ask_others_to_free()) {
-        break;
-      }
-      const RelaxedCapture relaxed(!is_default(pool));
+    const auto attempt = [&] {
       const History::During during(context);
       const auto order = history_.order(HISTORY | TRACKERS);
       status = engine->alloc(device, to_engine(stream), bytes, to_engine(pool), &block);
       if (status == VRAMWISE_OK && switches.any(HISTORY | TRACKERS)) {
         history_.allocated(block, context);
       }
+    };
+    if (bytes >= absurd) {
+      status = VRAMWISE_OUT_OF_MEMORY;
+    } else if (status == NOT_TRIED) {
+      attempt();
+    }
+    if (status == VRAMWISE_OUT_OF_MEMORY && bytes < absurd && ask_others_to_free()) {
+      attempt();
     }
     if (status == VRAMWISE_OUT_OF_MEMORY) {
       out_of_memory_.raise(device, stream, bytes, pool, context, history_);

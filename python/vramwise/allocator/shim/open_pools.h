@@ -72,22 +72,4 @@ class OpenPools {
   std::vector<One> open_;
 };
 
-// While memory is taken during a capture, the driver must not take it for a part of what is captured.
-class RelaxedCapture {
- public:
-  explicit RelaxedCapture(bool wanted) : active_(wanted) { exchange(); }
-  ~RelaxedCapture() { exchange(); }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  void exchange() {
-    if (active_ && cudaThreadExchangeStreamCaptureMode(&mode_) != cudaSuccess) {
-      active_ = false;
-    }
-  }
-  bool active_;
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
-
 }  // namespace vramwise

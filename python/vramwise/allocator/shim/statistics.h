@@ -62,7 +62,8 @@ inline void add_pools(DeviceStats& to, int device) {
 
 // For the profiler, which is told of every change with the new sums.
 inline void tell_profiler(void* address, int64_t change, int device) {
-  const vramwise_stats stats = statistics_of(device);
+  vramwise_stats stats{};
+  engine->stats(device, &stats);  // without raising: destructors come here too
   c10::reportMemoryUsageToProfiler(address, change, static_cast<size_t>(stats.allocated_bytes[0].current),
                                    static_cast<size_t>(stats.reserved_bytes[0].current), cuda_device(device));
 }
