@@ -37,10 +37,11 @@ pub enum StepSource {
 }
 
 /// Annotations that mark steps, the surest first, as parts of their lower-case names.
-const STEP_NAMES: [&str; 6] = ["profilerstep", "optimizer.step", "step", "iter", "batch", "epoch"];
+const STEP_NAMES: [&str; 7] =
+    ["vramwise.step", "profilerstep", "optimizer.step", "step", "iter", "batch", "epoch"];
 
 /// The first so many of them mark nothing else.
-const SURE: usize = 2;
+const SURE: usize = 3;
 
 /// Finds the steps.
 pub(super) fn find(

@@ -1,0 +1,168 @@
+"""Step times, first step, losses and memory of real training, under PyTorch's allocator and under vramwise's.
+
+    python benchmarks/allocator/training.py [--steps 40] [--only REGEX] [--json]
+
+Each model trains in a process of its own, arm by arm. Times are of whole steps with a synchronisation at their end:
+median and p99 without the first five, and the first step alone. Losses must be equal bit for bit. Needs torchvision and
+transformers for the models, and a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+ARMS = ("native", "expandable", "vramwise")
+
+
+def resnet50(torch, step):
+    import torchvision
+
+    model = torchvision.models.resnet50().cuda().to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+    def run():
+        x = torch.randn(64, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = torch.nn.functional.cross_entropy(model(x), torch.randint(0, 1000, (64,), device="cuda"))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    step(run)
+
+
+def gpt2(torch, step, checkpoint=False):
+    import transformers
+
+    config = transformers.GPT2Config(n_layer=12, n_embd=768, n_head=12, use_cache=False)
+    model = transformers.GPT2LMHeadModel(config).cuda()
+    if checkpoint:
+        model.gradient_checkpointing_enable()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    lengths = [256, 1024, 512, 768, 384, 896, 640]
+    turn = iter(range(10**9))
+
+    def run():
+        length = lengths[next(turn) % len(lengths)]
+        ids = torch.randint(0, config.vocab_size, (8, length), device="cuda")
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = model(input_ids=ids, labels=ids).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    step(run)
+
+
+def gpt2_checkpointed(torch, step):
+    gpt2(torch, step, checkpoint=True)
+
+
+def lstm(torch, step):
+    model = torch.nn.LSTM(512, 1024, 2, batch_first=True).cuda()
+    head = torch.nn.Linear(1024, 1000).cuda()
+    optimizer = torch.optim.Adam([*model.parameters(), *head.parameters()])
+    turn = iter(range(10**9))
+
+    def run():
+        length = 50 + (next(turn) * 37) % 400
+        x = torch.randn(64, length, 512, device="cuda")
+        out, _ = model(x)
+        loss = head(out).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    step(run)
+
+
+MODELS = {"resnet50": resnet50, "gpt2": gpt2, "gpt2_checkpointed": gpt2_checkpointed, "lstm": lstm}
+
+
+def child(name: str, arm: str, steps: int) -> None:
+    if arm == "vramwise":
+        import vramwise
+
+        vramwise.install_allocator(required=True)
+    import torch
+
+    torch.manual_seed(0)
+    torch.backends.cudnn.benchmark = False
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    times, losses = [], []
+
+    def step(run):
+        torch.cuda.synchronize()
+        for _ in range(steps):
+            start = time.perf_counter()
+            loss = run()
+            torch.cuda.synchronize()
+            times.append(time.perf_counter() - start)
+            losses.append(loss.item().hex())
+
+    MODELS[name](torch, step)
+    stats = torch.cuda.memory_stats()
+    rest = sorted(times[5:])
+    row = {
+        "first_ms": times[0] * 1e3,
+        "median_ms": statistics.median(rest) * 1e3,
+        "p99_ms": rest[min(len(rest) - 1, len(rest) * 99 // 100)] * 1e3,
+        "losses": losses,
+        "reserved": stats["reserved_bytes.all.peak"],
+        "requested": stats["requested_bytes.all.peak"],
+    }
+    print("ROW " + json.dumps(row), flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--only", default=".")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--child", nargs=2)
+    args = parser.parse_args()
+    if args.child:
+        child(*args.child, args.steps)
+        return 0
+    report, different = {}, 0
+    for name in filter(re.compile(args.only).search, MODELS):
+        rows = {}
+        for arm in ARMS:
+            conf = "expandable_segments:True" if arm == "expandable" else ""
+            command = [sys.executable, __file__, "--steps", str(args.steps), "--child", name, arm]
+            environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": conf, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+            done = subprocess.run(command, env=environment, capture_output=True, text=True)
+            line = next((line for line in done.stdout.splitlines() if line.startswith("ROW ")), None)
+            if line is None:
+                print(f"{name} {arm}: {done.stderr[-1500:]}", file=sys.stderr)
+                return 1
+            rows[arm] = json.loads(line[4:])
+        equal = rows["native"].pop("losses") == rows["vramwise"].pop("losses")
+        rows["expandable"].pop("losses")
+        different += not equal
+        report[name] = {"losses_equal": equal, **rows}
+        if not args.json:
+            print(f"{name}: losses {'equal bit for bit' if equal else 'DIFFER'}")
+            for arm, row in rows.items():
+                print(
+                    f"  {arm:12} first {row['first_ms']:8.1f} ms   median {row['median_ms']:7.2f}   p99 {row['p99_ms']:7.2f}"
+                    f"   held {row['reserved'] / 2**20:7.0f} MiB   R {row['reserved'] / row['requested']:.3f}",
+                    flush=True,
+                )
+    if args.json:
+        print(json.dumps(report, indent=1))
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
