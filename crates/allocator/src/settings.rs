@@ -7,6 +7,7 @@
 //! | `slack` | share (`0.01`) or per cent (`1%`) | memory above what is in use that may be held without recycling |
 //! | `handle_cap` | size, a power of two | largest physical handle |
 //! | `handle_share` | number | a handle is at most memory held / this |
+//! | `fine_share` | number | the same once sizes turned out to change |
 //! | `small_below` | size | requests below it have a region of their own |
 
 use vramwise_arena::Params;
@@ -104,9 +105,12 @@ fn read_option(part: &str, at: usize, change: &mut Change) -> Result<(), String>
             change.params.handle_cap =
                 fits.then_some(cap).ok_or_else(|| bad("a power of two from 2MiB on"))?;
         }
-        "handle_share" => {
+        "handle_share" | "fine_share" => {
             let share = value.parse().ok().filter(|s| *s > 0);
-            change.params.handle_share = share.ok_or_else(|| bad("a whole number above 0"))?;
+            let share = share.ok_or_else(|| bad("a whole number above 0"))?;
+            let fine = key == "fine_share";
+            *if fine { &mut change.params.fine_share } else { &mut change.params.handle_share } =
+                share;
         }
         "small_below" => change.params.small_below = size()?,
         _ if HOST.contains(&key) => {}
@@ -134,8 +138,8 @@ fn fraction(text: &str) -> Option<f64> {
 pub(crate) fn print(params: &Params) -> String {
     let limit = params.limit.map_or("none".to_owned(), |bytes| bytes.to_string());
     format!(
-        "limit:{limit},slack:{},handle_cap:{},handle_share:{},small_below:{}",
-        params.slack, params.handle_cap, params.handle_share, params.small_below
+        "limit:{limit},slack:{},handle_cap:{},handle_share:{},fine_share:{},small_below:{}",
+        params.slack, params.handle_cap, params.handle_share, params.fine_share, params.small_below
     )
 }
 

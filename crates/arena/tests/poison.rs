@@ -30,6 +30,7 @@ impl Program {
         let mut params = Params::default();
         // Small programs: large handles must appear in them as well.
         params.handle_share = 8;
+        params.fine_share = 8 << (seed % 7);
         Self {
             heap: Heap::new(device, params),
             random: Random(seed | 1),

@@ -6,7 +6,8 @@
 use super::{Problem, SourceFile};
 
 /// Crates that must be pure.
-const PURE: &[&str] = &["crates/types/src/", "crates/pickle/src/", "crates/model/src/", "crates/arena/src/"];
+const PURE: &[&str] =
+    &["crates/types/src/", "crates/pickle/src/", "crates/model/src/", "crates/arena/src/"];
 
 /// What a pure crate may not name.
 const IMPURE: &[&str] = &[

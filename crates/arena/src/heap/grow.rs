@@ -210,7 +210,9 @@ impl<D: Device> Heap<D> {
         if small {
             return 1;
         }
-        let share = self.held_pages / self.params.handle_share.max(1);
+        let varied = self.recycled_pages * 16 > self.held_pages;
+        let share = if varied { self.params.fine_share } else { self.params.handle_share };
+        let share = self.held_pages / share.max(1);
         let cap = share.min(self.params.handle_cap / PAGE).max(1);
         let most = cap.min(u64::from(want));
         1 << most.ilog2()

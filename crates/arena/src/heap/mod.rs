@@ -56,6 +56,8 @@ pub struct Heap<D> {
     peak_units: u64,
     /// Pages of physical memory held.
     held_pages: u64,
+    /// Pages that were recycled since the heap was made.
+    recycled_pages: u64,
     /// Captures that are under way.
     captures: u32,
     /// What happened, for those who ask for it.
@@ -102,6 +104,7 @@ impl<D: Device> Heap<D> {
             live_units: 0,
             peak_units: 0,
             held_pages: 0,
+            recycled_pages: 0,
             captures: 0,
             changes: None,
             stats: Stats::default(),
