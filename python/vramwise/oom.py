@@ -151,7 +151,9 @@ def _is_failed_allocation(exc: BaseException) -> bool:
         return False
     if _FAILED.search(text):
         return True
-    return any(_BARE.match(line, found.end()) for line in text.splitlines() if (found := _PREFIXES.match(line)))
+    text = text.lstrip()
+    start = _PREFIXES.match(text)
+    return bool(_BARE.match(text, start.end() if start else 0))
 
 
 def _has_oom_class(exc: BaseException) -> bool:
