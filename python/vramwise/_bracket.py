@@ -62,4 +62,5 @@ class Bracket:
             self.too_large = size if self.too_large is None else min(self.too_large, size)
             if self.fits >= size:
                 self.fits = 0
-        self._step *= 2
+        if len(self.tried) > 1:
+            self._step *= 2

@@ -77,7 +77,7 @@ class Cut:
     def _is_shared(self, path: str) -> bool:
         return path in self.shared
 
-    def _tensors(self, tree: Any, path: str) -> Iterator[tuple[str, int]]:
+    def _tensors(self, tree: Any, path: str, whole: int | None = None) -> Iterator[tuple[str, int]]:
         """Every tensor that would be cut, and every list of samples, with its length."""
         if self._is_shared(path):
             return
@@ -89,13 +89,13 @@ class Cut:
             yield path, length
             return
         children = _children(tree)
-        if isinstance(tree, list) and _may_be_samples([child for _, child in children]):
+        if isinstance(tree, list) and _may_be_samples([child for _, child in children], whole):
             raise BatchShapeError(
                 f"{path or 'the batch'} is a list of {len(children)} tensors of three dimensions, which may be samples "
                 "(images of shape [C, H, W]) or parts of a batch: name it in samples=, or give split_fn="
             )
         for key, child in children:
-            yield from self._tensors(child, _join(path, key))
+            yield from self._tensors(child, _join(path, key), whole)
 
     def _length(self, leaf: Any, path: str) -> int | None:
         """Length along the batch dimension of something that has one; ``None`` for all else."""
@@ -142,7 +142,7 @@ class Cut:
 
     def _is_structure(self, sequence: Sequence[Any], path: str, whole: int) -> bool:
         """Whether a sequence as long as the batch is nevertheless one of parts, each with all samples."""
-        lengths = {length for _, length in self._tensors(sequence, path)}
+        lengths = {length for _, length in self._tensors(sequence, path, whole)}
         return bool(lengths) and lengths <= {1, whole}
 
     def _sliced(self, leaf: Any, start: int, size: int) -> Any:
@@ -187,12 +187,15 @@ def _slices_itself(leaf: Any) -> bool:
     return sized and not _is_tensor(leaf) and hasattr(leaf, "__getitem__")
 
 
-def _may_be_samples(items: list[Any]) -> bool:
-    """Tensors of three dimensions with at most four channels: images, or parts of a batch that is as small."""
+def _may_be_samples(items: list[Any], whole: int | None) -> bool:
+    """Tensors of three dimensions with at most four channels: images, or parts of a batch that is as small.
+
+    Where it is known how many samples the batch has, only if they might be parts of just that one.
+    """
     if len(items) < 2 or not all(_is_tensor(item) and item.ndim == 3 for item in items):
         return False
     channels = {int(item.shape[0]) for item in items}
-    return len(channels) == 1 and channels <= {1, 2, 3, 4}
+    return len(channels) == 1 and channels <= ({1, 2, 3, 4} if whole is None else {whole})
 
 
 def _join(path: str, key: Any) -> str:

@@ -19,7 +19,7 @@ from ._results import KeptResults, surroundings
 from ._sizes import parse_size, show_size
 from ._torch_access import torch_if_loaded
 from .errors import NoBatchFitsError, OtherRankError, VramwiseError
-from .oom import OomWitness, free_after_oom
+from .oom import OomWitness, free_after_oom, release_frames
 
 _log = logging.getLogger("vramwise.batch_size")
 
@@ -90,14 +90,14 @@ class Attempt:
         own = OUT_OF_MEMORY if oom else FINE if exc is None else FAILED
         if oom:
             self.error = self.error or exc
-            free_after_oom(exc)
+            # The rest of the clearing up comes with the next attempt, or at the search's end.
+            release_frames(exc)
         worst = self._ranks.least([own])[0]
         if own == FAILED:
             return False
         if worst == FAILED:
             raise OtherRankError(f"another rank failed with batch size {self.batch_size}; its log says why")
         self.fits = worst == FINE
-        free_after_oom()
         return True
 
 
@@ -215,6 +215,7 @@ class BatchSizeSearch:
             if known is not None:
                 known = None
                 kept.forget(key)
+        free_after_oom()
         if not bracket.fits:
             raise no_batch_fits(bracket.tried, bracket.too_large or self._lowest, margin) from error
         self._result = BatchSizeResult(

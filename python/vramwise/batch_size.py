@@ -18,7 +18,7 @@ from ._ranks import FAILED, FINE, OUT_OF_MEMORY, Ranks
 from ._results import KeptResults, surroundings
 from .batch_search import Attempt, BatchSizeResult, BatchSizeSearch, no_batch_fits
 from .errors import OtherRankError, VramwiseError
-from .oom import OomWitness, free_after_oom
+from .oom import OomWitness, free_after_oom, release_frames
 from .trials import TrainingTrial
 
 __all__ = [
@@ -137,6 +137,7 @@ def find_executable_batch_size(
                 if smaller >= size:
                     raise ValueError(f"reduce_batch_size_fn made {smaller} of {size}: the next size must be smaller")
                 if smaller < min_batch_size:
+                    free_after_oom()
                     raise no_batch_fits(tried, min_batch_size, 0) from error
                 _log.warning("batch size %d ran out of memory; trying %d", size, smaller)
                 run.batch_size = size = smaller  # type: ignore[attr-defined]
@@ -171,8 +172,8 @@ def _attempt(
             ranks.least([FAILED])
             raise
         own, failure = OUT_OF_MEMORY, error
-    if failure is not None:
-        free_after_oom(failure)
+    # The rest of the clearing up comes with the next attempt, or with giving up.
+    release_frames(failure)
     worst = ranks.least([own])[0]
     if worst == FAILED:
         raise OtherRankError(f"another rank failed with batch size {size}; its log says why")
