@@ -101,7 +101,7 @@ def _ask(line: list[str], timeout_s: float, lowest: int) -> int | None:
     ranks = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
     environment = {name: value for name, value in os.environ.items() if name not in ranks}
     try:
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603 (the user's own command)
             line,
             capture_output=True,
             text=True,
@@ -157,7 +157,8 @@ def _profile(program: str) -> str | None:
         return None
     own = str(torch.cuda.get_device_name()).lower()
     try:
-        done = subprocess.run([program, "devices", "--json"], capture_output=True, text=True, timeout=60, check=True)
+        line = [program, "devices", "--json"]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=True)  # noqa: S603 (our program)
         rows = json.loads(done.stdout)["devices"]
         same = [row for row in rows if str(row["name"]).lower() == own]
         return str(min(same, key=lambda row: abs(row["total_bytes"] - total))["id"]) if same else None

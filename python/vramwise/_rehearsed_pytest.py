@@ -37,7 +37,7 @@ def run(words: list[str], wish: str, status_file: str) -> int:
         environment = {**os.environ, status_file: str(path)}
         child = [*line, "--", sys.executable, "-m", "pytest", *words]
         try:
-            ended = subprocess.run(child, env=environment, check=False).returncode
+            ended = subprocess.run(child, env=environment, check=False).returncode  # noqa: S603 (pytest again)
         except OSError as error:
             return _refuse(f"{program} cannot be run: {error}")
         except KeyboardInterrupt:
@@ -49,7 +49,7 @@ def run(words: list[str], wish: str, status_file: str) -> int:
 
 
 def arguments(words: list[str], wish: str) -> tuple[list[str], str | None, str | None]:
-    """pytest's arguments without the option, the card, and its memory.
+    """Pytest's arguments without the option, the card, and its memory.
 
     Where the option stands alone, the word behind it is an argument of pytest, though the parser took it for the value.
 
@@ -69,5 +69,5 @@ def arguments(words: list[str], wish: str) -> tuple[list[str], str | None, str |
 
 
 def _refuse(why: str) -> int:
-    print(f"{_OPTION}: {why}", file=sys.stderr)
+    sys.stderr.write(f"{_OPTION}: {why}\n")
     return _USAGE_ERROR

@@ -75,9 +75,9 @@ class KeptResults:
             try:
                 with os.fdopen(handle, "w", encoding="utf-8") as file:
                     file.write(text)
-                os.replace(name, path)
+                Path(name).replace(path)
             except OSError:
-                os.unlink(name)
+                Path(name).unlink()
 
     def forget(self, key: Mapping[str, Any]) -> None:
         """Removes what is kept under the key."""

@@ -144,7 +144,7 @@ class BatchSizeSearch:
         min_val: int = 1,
         max_val: int | None = None,
         max_trials: int = 25,
-        margin: float | int | str = 0,
+        margin: float | str = 0,
         max_alloc_retries: int | None = None,
         group: Any = None,
         cache_key: str | None = None,
@@ -271,7 +271,7 @@ def no_batch_fits(tried: list[int], smallest: int, margin: int) -> NoBatchFitsEr
     )
 
 
-def margin_bytes(margin: float | int | str, card_bytes: int) -> int:
+def margin_bytes(margin: float | str, card_bytes: int) -> int:
     """A margin in bytes, of a card with so many.
 
     >>> margin_bytes(0.25, 1 << 30) >> 20, margin_bytes("1GiB", 0) >> 20

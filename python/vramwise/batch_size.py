@@ -11,7 +11,7 @@ import inspect
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, overload
 
 from ._predict import Prediction, as_prediction, forced_batch_size, predicted_batch_size
 from ._ranks import FAILED, FINE, OUT_OF_MEMORY, Ranks
@@ -33,7 +33,6 @@ __all__ = [
 ]
 
 _log = logging.getLogger("vramwise.batch_size")
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @overload
@@ -231,20 +230,7 @@ def _predicted(prediction: Prediction | None, ranks: Ranks, lowest: int, highest
     return ranks.least([said])[0] or None
 
 
-def search_batch_size(
-    trial: Callable[[int], Any],
-    *,
-    mode: Literal["power", "binsearch"] = "binsearch",
-    init_val: int = 2,
-    min_val: int = 1,
-    max_val: int | None = None,
-    max_trials: int = 25,
-    margin: float | int | str = 0,
-    max_alloc_retries: int | None = None,
-    group: Any = None,
-    cache_key: str | None = None,
-    predict: bool | str | list[str] | Prediction | None = None,
-) -> BatchSizeResult:
+def search_batch_size(trial: Callable[[int], Any], **search: Any) -> BatchSizeResult:
     """The largest batch size with which a trial runs.
 
     >>> def trial(batch_size):
@@ -256,33 +242,21 @@ def search_batch_size(
     Args:
         trial: called with a batch size; a :class:`TrainingTrial`, or a function of your own that trains a few steps. If
             it is a context manager, it is entered for the whole search.
-
-    The other arguments are those of :class:`BatchSizeSearch`.
+        **search: the arguments of :class:`BatchSizeSearch`: ``mode``, ``init_val``, ``max_val``, ``margin`` and so on.
 
     Raises:
         NoBatchFitsError: nothing fits.
         OtherRankError: another rank failed with an error that is not out of memory.
     """
-    search = BatchSizeSearch(
-        mode=mode,
-        init_val=init_val,
-        min_val=min_val,
-        max_val=max_val,
-        max_trials=max_trials,
-        margin=margin,
-        max_alloc_retries=max_alloc_retries,
-        group=group,
-        cache_key=cache_key,
-        predict=predict,
-    )
+    attempts = BatchSizeSearch(**search)
     scope: AbstractContextManager[Any] = nullcontext()
     if hasattr(trial, "__enter__") and hasattr(trial, "__exit__"):
         scope = trial
     with scope:
-        for attempt in search:
+        for attempt in attempts:
             with attempt as batch_size:
                 trial(batch_size)
-    return search.result
+    return attempts.result
 
 
 def scale_batch_size(
@@ -305,7 +279,7 @@ def scale_batch_size(
         target: the object. The attribute is looked for in it, then in its ``hparams`` and its ``datamodule``.
         trial: called without arguments.
         batch_arg_name: the attribute's name; dots lead to attributes of attributes (``"data.batch_size"``).
-        search: the arguments of :class:`BatchSizeSearch`, ``mode`` and ``init_val`` among them.
+        **search: the arguments of :class:`BatchSizeSearch`, ``mode`` and ``init_val`` among them.
 
     Returns:
         The batch size, which the attribute has now. If the search fails, it has what it had before.

@@ -352,8 +352,10 @@ def oom_retry(step_fn: Callable[[Any], Any], batch: Any, model: Any = None, **op
     with it. A :class:`MicroBatcher` of your own says more about what it does, and is as quick to make.
 
     Args:
-        step_fn, batch, model: as for :class:`MicroBatcher`.
-        options: the other arguments of :class:`MicroBatcher`.
+        step_fn: as for :class:`MicroBatcher`.
+        batch: the batch.
+        model: as for :class:`MicroBatcher`.
+        **options: the other arguments of :class:`MicroBatcher`.
 
     Returns:
         Loss, sizes and retries.

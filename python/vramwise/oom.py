@@ -174,7 +174,7 @@ def _own_text(exc: BaseException) -> str:
     """
     try:
         head, *tracebacks = str(exc).split(_WRAPPED)
-    except Exception:
+    except Exception:  # noqa: BLE001 (a text that cannot be made is none)
         return ""
     errors = []
     for part in tracebacks:

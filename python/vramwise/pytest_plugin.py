@@ -26,8 +26,11 @@ except ImportError:  # imported without pytest, by a tool that looks at everythi
     if not TYPE_CHECKING:
 
         class pytest:  # noqa: N801 (it stands for the module)
+            """What of pytest is needed to read this file."""
+
             @staticmethod
             def hookimpl(**_: Any) -> Any:
+                """Marks nothing."""
                 return lambda function: function
 
 
@@ -232,8 +235,8 @@ class _Report:
             handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name, suffix=".part")
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(text)
-            os.chmod(name, 0o644)
-            os.replace(name, self._path)
+            Path(name).chmod(0o644)
+            Path(name).replace(self._path)
         except OSError as error:
             raise pytest.UsageError(f"--vramwise-report: {self._path} cannot be written: {error}") from None
 

@@ -10,10 +10,13 @@ import copy
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._rng import RngState
 from ._torch_access import torch_if_loaded
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class TrainingTrial:
@@ -89,7 +92,7 @@ class TrainingTrial:
             self._scaler.update()
         self._optimizer.zero_grad(set_to_none=True)
 
-    def __enter__(self) -> TrainingTrial:
+    def __enter__(self) -> Self:
         self._saved = _Saved(self._model, self._optimizer, self._scaler) if self._restore else None
         return self
 

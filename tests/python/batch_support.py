@@ -60,7 +60,12 @@ def environment(**more):
 def run_python(*arguments, **more):
     """Runs this Python in a process of its own."""
     return subprocess.run(
-        [sys.executable, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=300, env=environment(**more)
+        [sys.executable, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env=environment(**more),
     )
 
 

@@ -11,13 +11,12 @@ from pathlib import Path
 from unittest import mock
 
 from batch_support import HAS_TORCH, less_garbage, needs_torch, out_of_memory
-
 from vramwise import find_executable_batch_size
 from vramwise._bracket import Bracket
 from vramwise._predict import Prediction, predicted_batch_size
 from vramwise._results import KeptResults
-from vramwise.batch_size import BatchSizeSearch, TrainingTrial, scale_batch_size, search_batch_size
 from vramwise.batch_search import margin_bytes
+from vramwise.batch_size import BatchSizeSearch, TrainingTrial, scale_batch_size, search_batch_size
 from vramwise.errors import NoBatchFitsError, VramwiseError
 
 if HAS_TORCH:
@@ -63,7 +62,9 @@ class Decorator(unittest.TestCase):
 
     def test_a_reduced_size_stays(self):
         seen = []
-        run = find_executable_batch_size(limited(20, seen), starting_batch_size=32, reduce_batch_size_fn=lambda n: n // 2)
+        run = find_executable_batch_size(
+            limited(20, seen), starting_batch_size=32, reduce_batch_size_fn=lambda n: n // 2
+        )
         run()
         run()
         self.assertEqual(seen, [32, 16, 16])
@@ -120,7 +121,7 @@ class Decorator(unittest.TestCase):
 class Steps(unittest.TestCase):
     def test_find_every_limit(self):
         for highest in (None, 1, 7, 64):
-            for limit in range(0, 70):
+            for limit in range(70):
                 for options in ({}, {"near": True}, {"exact": False}):
                     bracket = Bracket(start=5, highest=highest, **options)
                     while (size := bracket.next()) is not None and len(bracket.tried) < 40:
@@ -160,18 +161,18 @@ class Search(unittest.TestCase):
     def test_in_a_loop_of_ones_own(self):
         search = BatchSizeSearch(max_val=32)
         with self.assertRaisesRegex(VramwiseError, "not over"):
-            search.result
+            _ = search.result
         for attempt in search:
             with attempt as batch_size:
                 limited(20)(batch_size)
         self.assertEqual(search.result.batch_size, 20)
         with self.assertRaisesRegex(VramwiseError, "with attempt as batch_size"):
-            for attempt in BatchSizeSearch():
+            for _ in BatchSizeSearch():
                 pass
         with self.assertRaises(ZeroDivisionError):
             for attempt in BatchSizeSearch():
                 with attempt:
-                    1 / 0
+                    raise ZeroDivisionError
         with self.assertRaises(KeyboardInterrupt):
             for attempt in BatchSizeSearch():
                 with attempt:
@@ -272,7 +273,13 @@ class Predicted(unittest.TestCase):
         result = search_batch_size(limited(51), predict=prediction, max_val=300)
         self.assertEqual((result.predicted, result.tried), (50, (50, 51, 53, 52)))
         words = (folder / "vramwise.args").read_text()
-        for word in ("'--gpu', 'a100'", "'batch=1..300'", "'--memory', '2GiB'", "'--steps', '2'", "'--batch', '{batch}'"):
+        for word in (
+            "'--gpu', 'a100'",
+            "'batch=1..300'",
+            "'--memory', '2GiB'",
+            "'--steps', '2'",
+            "'--batch', '{batch}'",
+        ):
             self.assertIn(word, words)
         seen = []
         find_executable_batch_size(limited(60, seen), 64, predict=prediction)()
@@ -351,7 +358,9 @@ class Trials(unittest.TestCase):
     def test_state_that_was_not_there_is_gone_again(self):
         model = torch.nn.Linear(2, 2)
         optimizer = torch.optim.Adam(model.parameters())
-        trial = TrainingTrial(model, optimizer, lambda n: {"x": torch.ones(n, 2)}, lambda m, b: m(b["x"]).sum(), steps=1)
+        trial = TrainingTrial(
+            model, optimizer, lambda n: {"x": torch.ones(n, 2)}, lambda m, b: m(b["x"]).sum(), steps=1
+        )
         search_batch_size(trial, max_val=4)
         self.assertEqual(len(optimizer.state), 0)
 

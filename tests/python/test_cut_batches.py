@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import importlib.util
+import typing
 import unittest
 
 from batch_support import HAS_TORCH, needs_torch
@@ -12,7 +13,10 @@ if HAS_TORCH:
 
     from vramwise.microbatch import BatchShapeError, Cut
 
-Pair = collections.namedtuple("Pair", "x y")
+
+class Pair(typing.NamedTuple):
+    x: object
+    y: object
 
 
 def tensor(*shape):

@@ -1,8 +1,10 @@
 """Micro-batches: the same gradients as the whole batch, and everything as before after a failed attempt."""
 
-import collections
+# ruff: noqa: B023 (functions that are made in a loop are called in the same turn)
+
 import dataclasses
 import gc
+import types
 import unittest
 import warnings
 import weakref
@@ -178,7 +180,7 @@ class AsBefore(unittest.TestCase):
         notes = "\n".join(raised.exception.__notes__)
         self.assertIn("backward pass with 10, 5, 2, 1 samples at once", notes)
 
-    def test_after_failures_in_every_place(self):
+    def test_after_failures_in_every_place(self):  # noqa: C901 (one place after another)
         for place in ("forward", "hook of a module", "backward", "hook of a gradient"):
             with self.subTest(place):
                 model, batch = model_and_batch()
@@ -426,7 +428,7 @@ class TheOptimizer(unittest.TestCase):
 class Recorder:
     def __init__(self):
         self.reasons = []
-        self.options = collections.namedtuple("Options", "on_oom")(False)
+        self.options = types.SimpleNamespace(on_oom=False)
 
     def dump(self, reason):
         self.reasons.append(reason)
@@ -475,7 +477,9 @@ class Around(unittest.TestCase):
 
         for kind in (lambda loss, out: (loss, out), lambda loss, out: {"loss": loss, "logits": out}, Output):
             outcome = MicroBatcher(
-                lambda part, kind=kind: kind(torch.nn.functional.cross_entropy(model(part[0]), part[1]), model(part[0])),
+                lambda part, kind=kind: kind(
+                    torch.nn.functional.cross_entropy(model(part[0]), part[1]), model(part[0])
+                ),
                 model,
                 micro_batch_size=5,
             ).backward(batch)

@@ -6,23 +6,19 @@ import sys
 import unittest
 import weakref
 
-from batch_support import HAS_TORCH, needs_torch, out_of_memory
-
+from batch_support import needs_torch, out_of_memory
 from vramwise import is_oom_error
 from vramwise.oom import OomWitness, add_note, free_after_oom, release_frames
 
 FAILED_ALLOCATIONS = (
-    "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.76 GiB total capacity; 2.42 GiB already allocated; 26.12 "
-    "MiB free; 2.75 GiB reserved in total by PyTorch)",
+    "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.76 GiB total capacity; 2.42 GiB already allocated; 26.12 MiB free; 2.75 GiB reserved in total by PyTorch)",
     "CUDA out of memory. Tried to allocate 1.38 GiB. GPU 5 has a total capacity of 79.21 GiB of which 974.75 MiB is free.",
     "CUDA out of memory.",
     "HIP out of memory. Tried to allocate 16.00 GiB. GPU 0 has a total capacity of 15.24 GiB",
     "XPU out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of 15.11 GiB.",
-    "MPS backend out of memory (MPS allocated: 5.56 GB, other allocations: 1.10 GB, max allowed: 6.80 GB). Tried to "
-    "allocate 768.00 MB on private pool.",
+    "MPS backend out of memory (MPS allocated: 5.56 GB, other allocations: 1.10 GB, max allowed: 6.80 GB). Tried to allocate 768.00 MB on private pool.",
     "Invalid buffer size: 24.00 GB",
-    "[enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate "
-    "132426121216 bytes. Error code 12 (Cannot allocate memory)",
+    "[enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 132426121216 bytes. Error code 12 (Cannot allocate memory)",
     "DefaultCPUAllocator: not enough memory: you tried to allocate 5077901088 bytes.",
     "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call",
     "CUDA driver error: out of memory",
@@ -33,26 +29,21 @@ FAILED_ALLOCATIONS = (
     "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
     "CUDA error: HIPBLAS_STATUS_ALLOC_FAILED when calling `hipblasCreate(handle)`",
     "cuFFT error: CUFFT_ALLOC_FAILED",
-    "NCCL error in: ProcessGroupNCCL.cpp:2251, unhandled cuda error, NCCL version 2.21.5\nncclUnhandledCudaError: Call to "
-    "CUDA function failed.\nLast error:\nCuda failure 2 'out of memory'",
+    "NCCL error in: ProcessGroupNCCL.cpp:2251, unhandled cuda error, NCCL version 2.21.5\nncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 2 'out of memory'",
     "Last error:\nFailed to CUDA calloc async 608 bytes",
     "Native API failed. Native API returns: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)",
     'NVML_SUCCESS == r INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":995, please report a bug',
     "Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated     : 4.86 GiB",
     "RESOURCE_EXHAUSTED: Out of memory allocating 8589934592 bytes.",
     "unable to mmap 4194304 bytes from file </torch_12>: Cannot allocate memory (12)",
-    "DataLoader worker (pid 313) is killed by signal: Bus error. It is possible that dataloader's workers are out of "
-    "shared memory. Please try to raise your shared memory limit.",
+    "DataLoader worker (pid 313) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory. Please try to raise your shared memory limit.",
     "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 18.84 GiB. GPU 1 has a total capacity of",
-    "Caught RuntimeError in replica 3 on device 3.\nOriginal Traceback (most recent call last):\n"
-    '  File "train.py", line 5, in forward\n    x = f(x)\n'
-    "RuntimeError: CUDA out of memory. Tried to allocate 16.00 MiB (GPU 3; 31.75 GiB total capacity",
+    'Caught RuntimeError in replica 3 on device 3.\nOriginal Traceback (most recent call last):\n  File "train.py", line 5, in forward\n    x = f(x)\nRuntimeError: CUDA out of memory. Tried to allocate 16.00 MiB (GPU 3; 31.75 GiB total capacity',
 )
 
 OTHER_ERRORS = (
     "mat1 and mat2 shapes cannot be multiplied (8x16 and 8x8)",
-    "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1. If you encounter CUDA out "
-    "of memory, try a smaller tile",
+    "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1. If you encounter CUDA out of memory, try a smaller tile",
     "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
     "CUDA error: device-side assert triggered",
     "CUDA error: an illegal memory access was encountered",
@@ -63,9 +54,7 @@ OTHER_ERRORS = (
     "DataLoader worker (pid 313) is killed by signal: Killed.",
     "Tried to allocate more memory than the limit of the simulation allows",
     "CUDA out of memory. Tried to allocate more than 1EB memory.",
-    "Caught ValueError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n"
-    '  File "data.py", line 3, in load\n    raise ValueError("bad") if ok else RuntimeError("CUDA out of memory. Tried to '
-    'allocate 1 GiB")\nValueError: bad\n',
+    'Caught ValueError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n  File "data.py", line 3, in load\n    raise ValueError("bad") if ok else RuntimeError("CUDA out of memory. Tried to allocate 1 GiB")\nValueError: bad\n',
     "No available shared memory broadcast block found in 60 seconds.",
     "",
 )

@@ -137,7 +137,10 @@ class InPytest(unittest.TestCase):
 
     def test_without_torch_marked_tests_are_skipped_with_the_reason(self):
         self.write("conftest.py", "import sys\nsys.modules['torch'] = None\n")
-        self.write("test_it.py", "import pytest\n@pytest.mark.max_gpu_memory('1GiB')\ndef test_a(): 1 / 0\ndef test_b(): pass\n")
+        self.write(
+            "test_it.py",
+            "import pytest\n@pytest.mark.max_gpu_memory('1GiB')\ndef test_a(): 1 / 0\ndef test_b(): pass\n",
+        )
         done, tests = self.outcomes("-rs")
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertEqual((tests["test_a"]["outcome"], tests["test_b"]["outcome"]), ("skipped", "passed"))
