@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ._torch_access import torch_if_loaded
+from .errors import NotAvailableError
 
 _log = logging.getLogger("vramwise.batch_size")
 
@@ -70,33 +71,51 @@ def as_prediction(predict: Any) -> Prediction | None:
 def predicted_batch_size(
     prediction: Prediction, *, lowest: int, highest: int, margin_bytes: int = 0, world_size: int = 1
 ) -> int | None:
-    """What ``vramwise fit`` finds between two sizes; ``None``, with a warning in the log, if it cannot say.
+    """What ``vramwise fit`` finds between two sizes, for a search to begin with; ``None`` if it cannot say.
 
-    Gives ``lowest`` also where it finds that not even this fits, since a prediction decides nothing by itself.
+    Why it cannot say is a warning in the log. Gives ``lowest`` also where not even this is found to fit, since a
+    prediction decides nothing by itself.
     """
     if os.environ.get("VRAMWISE_REHEARSAL") or forced_batch_size() is not None:
         return None
-    program = find_program()
-    command = _words(prediction.command) if prediction.command is not None else running_command()
-    if program is None or command is None:
-        missing = "the program vramwise was not found" if program is None else "this process runs no script"
-        _log.warning("no prediction of the batch size: %s", missing)
+    try:
+        largest = ask_fit(
+            prediction, lowest=lowest, highest=highest, margin_bytes=margin_bytes, world_size=world_size
+        )
+    except NotAvailableError as error:
+        _log.warning("no prediction of the batch size: %s", error)
         return None
+    return largest or lowest
+
+
+def ask_fit(
+    prediction: Prediction, *, lowest: int, highest: int, margin_bytes: int = 0, world_size: int = 1
+) -> int | None:
+    """The largest size between two that fits on the emulated card; ``None`` if not even the lowest does.
+
+    Raises:
+        NotAvailableError: it could not be asked, or the program failed for another reason than memory.
+    """
+    program = find_program()
+    if program is None:
+        raise NotAvailableError("the program vramwise was not found; VRAMWISE_BIN can name it", missing="vramwise")
+    command = _words(prediction.command) if prediction.command is not None else running_command()
+    if command is None:
+        raise NotAvailableError("this process runs no script that a child could run: give a command", missing="script")
     memory = prediction.memory
     if memory is None and (total := _device_bytes()) is not None:
         memory = max(total - margin_bytes, 1 << 30)
     gpu = prediction.gpu or _profile(program)
     if gpu is None:
-        _log.warning("no prediction of the batch size: no profile for this card; name one with Prediction(gpu=...)")
-        return None
+        raise NotAvailableError("no profile has this card's name: give one of `vramwise devices`", missing="profile")
     line = [program, "fit", "--json", "--gpu", gpu, "--vary", f"batch={lowest}..{highest}"]
     line += ["--steps", str(prediction.steps), "--emulate-anyway"]
     line += ["--memory", str(memory)] if memory is not None else []
     line += ["--world-size", str(world_size)] if world_size > 1 else []
-    return _ask([*line, "--", *command], prediction.timeout_s, lowest)
+    return _largest([*line, "--", *command], prediction.timeout_s)
 
 
-def _ask(line: list[str], timeout_s: float, lowest: int) -> int | None:
+def _largest(line: list[str], timeout_s: float) -> int | None:
     # A rank's child is no rank of the parent's group.
     ranks = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
     environment = {name: value for name, value in os.environ.items() if name not in ranks}
@@ -112,12 +131,11 @@ def _ask(line: list[str], timeout_s: float, lowest: int) -> int | None:
         )
         if done.returncode in (0, 1):
             largest = json.loads(done.stdout)["results"][0]["largest"]
-            return lowest if largest is None else int(largest)
-        reason = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[0]
+            return None if largest is None else int(largest)
+        said = " / ".join(done.stderr.strip().splitlines()[:3]) or f"status {done.returncode}"
     except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, IndexError, TypeError) as error:
-        reason = f"{type(error).__name__}: {error}"
-    _log.warning("no prediction of the batch size: vramwise fit said: %s", reason)
-    return None
+        said = f"{type(error).__name__}: {error}"
+    raise NotAvailableError(f"vramwise fit said: {said}", missing="prediction")
 
 
 def _words(command: str | Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, overload
 
-from ._predict import Prediction, as_prediction, forced_batch_size, predicted_batch_size
+from ._predict import Prediction, as_prediction, ask_fit, forced_batch_size, predicted_batch_size
 from ._ranks import FAILED, FINE, OUT_OF_MEMORY, Ranks
 from ._results import KeptResults, surroundings
 from .batch_search import Attempt, BatchSizeResult, BatchSizeSearch, no_batch_fits
@@ -28,6 +28,7 @@ __all__ = [
     "Prediction",
     "TrainingTrial",
     "find_executable_batch_size",
+    "predict_batch_size",
     "scale_batch_size",
     "search_batch_size",
 ]
@@ -228,6 +229,31 @@ def _predicted(prediction: Prediction | None, ranks: Ranks, lowest: int, highest
     if ranks.first():
         said = predicted_batch_size(prediction, lowest=lowest, highest=highest, world_size=ranks.size) or 0
     return ranks.least([said])[0] or None
+
+
+def predict_batch_size(
+    prediction: Prediction | str | list[str], *, lowest: int = 1, highest: int = 8192, world_size: int = 1
+) -> int:
+    """The largest batch size with which a program fits on an emulated card, tried in a child process; no GPU is used.
+
+    Args:
+        prediction: the program with ``{batch}`` in it and the card; a command alone means the current device's card.
+        lowest: the smallest size that is tried.
+        highest: the largest.
+        world_size: be one rank of so many.
+
+    Raises:
+        NoBatchFitsError: not even ``lowest`` fits.
+        NotAvailableError: it cannot be tried (the message says why), or the program failed for another reason.
+        ValueError: a command without ``{batch}``.
+    """
+    wish = as_prediction(prediction)
+    if wish is None:
+        raise ValueError("prediction is a command or a Prediction")
+    largest = ask_fit(wish, lowest=lowest, highest=highest, world_size=world_size)
+    if largest is None:
+        raise no_batch_fits([lowest], lowest, 0)
+    return largest
 
 
 def search_batch_size(trial: Callable[[int], Any], **search: Any) -> BatchSizeResult:
