@@ -3,7 +3,7 @@
 pytest examples/test_memory_budget.py --vramwise-rehearse=rtx4090 --vramwise-report peaks.json
 """
 
-# ruff: noqa: ANN, D103 (tests)
+# ruff: noqa: ANN001, ANN201, D103 (tests)
 
 import pytest
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 class TrainingTrial:
     """A few steps of training with a batch of a given size; callable with the size.
 
+    An optimizer without state loses what it makes after each attempt: made in the first step, in memory that the backward
+    pass has left in pieces, state lies elsewhere than made before, and other sizes fit.
+
     Used as a context manager (which :func:`vramwise.batch_size.search_batch_size` does), it puts parameters, buffers,
     gradients, the optimizer's state and the random number generators back at the end, from copies in host memory.
 
@@ -64,6 +67,7 @@ class TrainingTrial:
         self._scaler = scaler
         self._backward = backward
         self._restore = restore
+        self._begins = not optimizer.state
         self._saved: _Saved | None = None
 
     def __call__(self, batch_size: int) -> None:
@@ -75,6 +79,8 @@ class TrainingTrial:
         finally:
             self._optimizer.zero_grad(set_to_none=True)
             self._model.zero_grad(set_to_none=True)
+            if self._begins:
+                self._optimizer.state.clear()
 
     def _step(self, batch_size: int) -> None:
         batch = self._make_batch(batch_size)

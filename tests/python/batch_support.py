@@ -71,7 +71,7 @@ def run_python(*arguments, **more):
 
 def rehearse(*arguments, memory="2GiB", options=(), **more):
     """Runs this Python on the emulated card, once; its output is in `stderr`, the report in `stdout`."""
-    line = [PROGRAM, "rehearse", "--json", "--memory", memory, "--emulate-anyway", "--values", "one", *options]
+    line = [PROGRAM, "rehearse", "--json", "--memory", memory, "--emulate-anyway", "--values", "off", *options]
     return subprocess.run(
         [*line, "--", sys.executable, *map(str, arguments)],
         capture_output=True,

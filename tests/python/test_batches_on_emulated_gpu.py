@@ -62,10 +62,16 @@ result["forward_only"] = search_batch_size(forward_only, max_val=4096).batch_siz
 margin = 300 * MIB
 with_margin = search_batch_size(trial, max_val=4096, margin=margin).batch_size
 torch.cuda.empty_cache()
-torch.cuda.reset_peak_memory_stats()
-free = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved()
+ballast = torch.empty(margin, dtype=torch.uint8, device="cuda")
 trial(with_margin)
-assert free - torch.cuda.max_memory_reserved() >= margin, (free, torch.cuda.max_memory_reserved())
+torch.cuda.empty_cache()
+try:
+    trial(with_margin + 1)
+    raise SystemExit("one more sample fits beside the margin too")
+except torch.OutOfMemoryError:
+    pass
+del ballast
+gc.collect()
 assert with_margin < found.batch_size
 
 # The decorator: nothing of a failed attempt is left when the next one starts.
@@ -83,7 +89,7 @@ json.dump(result, open("result.json", "w"))
 """
 
 MICRO = """
-import json, torch
+import gc, json, torch
 from torch import nn
 from vramwise import MicroBatcher
 
@@ -140,8 +146,12 @@ torch.cuda.empty_cache()
 
 # Optimizer: gradients and two states fit beside the parameters, the temporaries of foreach as well do not.
 def step(kind):
-    size = int((torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved()) / 4.6) // 16
-    weights = [nn.Parameter(torch.zeros(size, device="cuda")) for _ in range(4)]
+    gc.collect()
+    torch.cuda.empty_cache()
+    # Room for four and a half times the parameters.
+    room = int(4.5 * 256 * MIB)
+    ballast = torch.empty(torch.cuda.mem_get_info()[0] - room, dtype=torch.uint8, device="cuda")
+    weights = [nn.Parameter(torch.zeros(4 * MIB, device="cuda")) for _ in range(16)]
     optimizer = kind(weights, foreach=True)
     step_fn = lambda part: sum(one.sum() for one in weights) * part.mean()
     try:
@@ -151,7 +161,6 @@ def step(kind):
         return error.__notes__[0]
 
 result["optimizer"] = step(torch.optim.Adam)
-torch.cuda.empty_cache()
 # With weight decay the parameters have been written to when it fails.
 result["halfway"] = step(torch.optim.AdamW)
 json.dump(result, open("result.json", "w"))
