@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import logging
 import os
@@ -9,7 +11,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,9 +80,7 @@ def predicted_batch_size(
     if os.environ.get("VRAMWISE_REHEARSAL") or forced_batch_size() is not None:
         return None
     try:
-        largest = ask_fit(
-            prediction, lowest=lowest, highest=highest, margin_bytes=margin_bytes, world_size=world_size
-        )
+        largest = ask_fit(prediction, lowest=lowest, highest=highest, margin_bytes=margin_bytes, world_size=world_size)
     except NotAvailableError as error:
         _log.warning("no prediction of the batch size: %s", error)
         return None
@@ -118,7 +117,7 @@ def ask_fit(
 def _largest(line: list[str], timeout_s: float) -> int | None:
     # A rank's child is no rank of the parent's group.
     ranks = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
-    environment = {name: value for name, value in os.environ.items() if name not in ranks}
+    environment = {name: value for name, value in program_environment().items() if name not in ranks}
     try:
         done = subprocess.run(  # noqa: S603 (the user's own command)
             line,
@@ -151,13 +150,29 @@ def running_command() -> list[str] | None:
 
 
 def find_program() -> str | None:
-    """The program ``vramwise``: ``VRAMWISE_BIN``, the one beside this Python, or the search path's."""
+    """The program ``vramwise``: ``VRAMWISE_BIN``, the one installed with this package, or the search path's."""
     own = os.environ.get("VRAMWISE_BIN")
     if own:
         return own if Path(own).is_file() else None
-    name = "vramwise.exe" if sys.platform == "win32" else "vramwise"
-    beside = Path(sysconfig.get_path("scripts")) / name
-    return str(beside) if beside.is_file() else shutil.which("vramwise")
+    installed = _installation()
+    if installed is not None:
+        with contextlib.suppress(NotAvailableError):
+            return str(installed.program())
+    return shutil.which("vramwise")
+
+
+def program_environment() -> dict[str, str]:
+    """The environment in which the program finds the libraries that were installed with this package."""
+    installed = _installation()
+    return dict(os.environ) if installed is None else dict(installed.environment())
+
+
+def _installation() -> Any | None:
+    """What knows where the installed program lies; not there where this package is used from its source."""
+    try:
+        return importlib.import_module("._program", __package__)
+    except ImportError:
+        return None
 
 
 def _device_bytes() -> int | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from ._predict import find_program
+from ._predict import find_program, program_environment
 
 _OPTION = "--vramwise-rehearse"
 _SIZE = re.compile(r"[\d.]+\s*([KMGT]i?B?)?", re.IGNORECASE)
@@ -34,7 +33,7 @@ def run(words: list[str], wish: str, status_file: str) -> int:
     line += ["--memory", memory] if memory else []
     with tempfile.TemporaryDirectory(prefix="vramwise-pytest-") as folder:
         path = Path(folder) / "status"
-        environment = {**os.environ, status_file: str(path)}
+        environment = {**program_environment(), status_file: str(path)}
         child = [*line, "--", sys.executable, "-m", "pytest", *words]
         try:
             ended = subprocess.run(child, env=environment, check=False).returncode  # noqa: S603 (pytest again)

@@ -95,6 +95,22 @@ class WhichErrors(unittest.TestCase):
             torch.zeros(2, 3) @ torch.zeros(2, 3)
         self.assertFalse(is_oom_error(raised.exception))
 
+    @needs_torch
+    def test_a_worker_of_a_data_loader_raises_one(self):
+        import torch
+
+        class TooLarge(torch.utils.data.Dataset):
+            def __len__(self):
+                return 2
+
+            def __getitem__(self, index):
+                return torch.empty(1 << 55, dtype=torch.uint8)
+
+        with self.assertRaises(RuntimeError) as raised:
+            list(torch.utils.data.DataLoader(TooLarge(), num_workers=1))
+        self.assertIn("DataLoader worker", str(raised.exception))
+        self.assertTrue(is_oom_error(raised.exception))
+
     def test_hidden_ones_are_found(self):
         def chained(explicit):
             try:
