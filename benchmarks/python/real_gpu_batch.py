@@ -159,6 +159,23 @@ def relative(one: torch.Tensor, other: torch.Tensor) -> float:
     return float((one.double() - other.double()).norm() / other.double().norm())
 
 
+def limited_step(model: nn.Module, batch: Batch, loss_fn: Callable[..., torch.Tensor], before: int, peak: int) -> Any:
+    """One step of a MicroBatcher under a limit that the whole batch does not pass: ever less until one is found."""
+    total = torch.cuda.get_device_properties(0).total_memory
+    for share in (0.75, 0.6, 0.45, 0.3):
+        for one in model.parameters():
+            one.grad = None
+        free_after_oom()
+        torch.cuda.set_per_process_memory_fraction((before + (peak - before) * share) / total)
+        try:
+            outcome = MicroBatcher(lambda part: loss_fn(model, part), model).backward(batch)
+        finally:
+            torch.cuda.set_per_process_memory_fraction(1.0)
+        if outcome.retries:
+            break
+    return outcome
+
+
 def same_gradients(name: str, samples: int) -> dict[str, Any]:
     """Gradients of micro-batches after a true out-of-memory error, against those of the whole batch."""
     make, make_batch, loss_fn = WORKLOADS[name]
@@ -181,15 +198,7 @@ def same_gradients(name: str, samples: int) -> dict[str, Any]:
     before = torch.cuda.memory_allocated()
     loss_fn(model, batch).backward()
     peak = torch.cuda.max_memory_reserved()
-    for one in model.parameters():
-        one.grad = None
-    torch.cuda.empty_cache()
-    total = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction((before + (peak - before) * 0.75) / total)
-    try:
-        outcome = MicroBatcher(lambda part: loss_fn(model, part), model).backward(batch)
-    finally:
-        torch.cuda.set_per_process_memory_fraction(1.0)
+    outcome = limited_step(model, batch, loss_fn, before, peak)
     got = [one.grad for one in model.parameters()]
     error = max(relative(a, b) for a, b in zip(got, whole, strict=True))
     micro = max(relative(a, b) for a, b in zip(got, exact, strict=True))

@@ -38,11 +38,12 @@ class StepOutcome:
 
 
 class GivenUpError(Exception):
-    """There is no smaller part to try; with this rank's own error, if it is the one without memory."""
+    """There is no smaller part to try; with this rank's own error, if it is the one without memory, and the reason."""
 
-    def __init__(self, failure: Exception | None) -> None:
+    def __init__(self, failure: Exception | None, why: str | None = None) -> None:
         super().__init__()
         self.failure = failure
+        self.why = why
 
 
 def loss_and_rest(returned: Any) -> tuple[Any, Any]:
@@ -90,7 +91,7 @@ def notes_for(tried: list[int], stage: str, whole_only: str | None, *, sharded: 
     sizes = ", ".join(map(str, tried))
     notes = [f"vramwise: ran out of memory in the {stage} with {sizes} samples at once; the gradients are as before"]
     if whole_only is not None:
-        notes[0] = f"vramwise: ran out of memory in the {stage}, and the batch could not be cut: {whole_only}"
+        notes[0] = f"vramwise: ran out of memory in the {stage}, and the batch cannot go in parts: {whole_only}"
     else:
         notes.append(
             "vramwise: the smallest part does not fit either: what remains is a smaller model state, checkpointing of "

@@ -30,6 +30,17 @@ def is_sharded(module: Any) -> bool:
     return any(_has_base(one, ("FullyShardedDataParallel", "FSDPModule"), "torch.distributed.fsdp") for one in inside)
 
 
+def cannot_resume(module: Any) -> str | None:
+    """Why an interrupted pass of a sharded model cannot be taken again; ``None`` if it can."""
+    inside = module.modules() if hasattr(module, "modules") else ()
+    if any(_has_base(one, "FullyShardedDataParallel", "torch.distributed.fsdp") for one in inside):
+        return (
+            "FullyShardedDataParallel cannot take an interrupted pass again; fully_shard can, or begin with a "
+            "micro_batch_size that fits"
+        )
+    return None
+
+
 def _has_base(module: Any, names: str | tuple[str, ...], home: str) -> bool:
     names = (names,) if isinstance(names, str) else names
     return any(base.__name__ in names and base.__module__.startswith(home) for base in type(module).__mro__)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from ._attempt import NOT_RECOVERABLE, GivenUpError, StepOutcome, detached, keep_snapshot, loss_and_rest, notes_for
 from ._micro_size import MicroSize
 from ._optimizer_step import guarded_step
-from ._parallel import Unsynchronised, forget_sharded_attempt, is_sharded
+from ._parallel import Unsynchronised, cannot_resume, forget_sharded_attempt, is_sharded
 from ._parts import Parts
 from ._ranks import FAILED, FINE, OUT_OF_MEMORY, Ranks
 from ._trees import BatchShapeError, Cut, even_sizes
@@ -164,7 +164,7 @@ class MicroBatcher:
             outcome = self._until_it_fits(batch, samples, whole_only, sync, ranks, undo, tried)
         except GivenUpError as end:
             undo.give_up()
-            ended = self._end(end.failure, tried, whole_only)
+            ended = self._end(end.failure, tried, end.why or whole_only)
         except BaseException:
             undo.give_up()
             raise
@@ -208,6 +208,8 @@ class MicroBatcher:
             if self._sharded:
                 forget_sharded_attempt(self._model)
             free_after_oom(failure)
+            if self._sharded and (why := cannot_resume(self._model)) is not None:
+                raise GivenUpError(failure, why)
             longest, whole = (-least for least in ranks.least([-sizes[0], -samples]))
             if whole_only is not None or not self.training_size.failed(longest=longest, whole=whole):
                 raise GivenUpError(failure)

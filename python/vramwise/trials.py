@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class TrainingTrial:
     """A few steps of training with a batch of a given size; callable with the size.
 
-    An optimizer that has no state yet loses what it makes after each attempt. State is made in the first step, in memory
-    that the backward pass has left in pieces; if it were there before, other sizes would fit than in training.
+    An optimizer that has no state yet loses what it makes after each attempt. State is made in the first step, in
+    memory that the backward pass has left in pieces; were it there before, other sizes would fit than in training.
 
     Used as a context manager (which :func:`vramwise.batch_size.search_batch_size` does), it puts parameters, buffers,
     gradients, the optimizer's state and the random number generators back at the end, from copies in host memory.

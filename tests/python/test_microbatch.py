@@ -55,7 +55,7 @@ class SameGradients(unittest.TestCase):
     def assert_close(self, got, wanted, relative):
         for one, other in zip(got, wanted, strict=True):
             error = (one - other).norm() / other.norm()
-            self.assertLessEqual(float(error), relative)
+            self.assertLessEqual(float(error.detach()), relative)
 
     def check(self, dtype, relative, reduction, samples=10):
         model, batch = model_and_batch(dtype, samples)
@@ -493,7 +493,7 @@ class Around(unittest.TestCase):
 
         with self.assertRaises(torch.OutOfMemoryError) as raised:
             MicroBatcher(step_fn, model).backward((torch.zeros(4, 6), torch.zeros(5)))
-        self.assertIn("could not be cut", "\n".join(raised.exception.__notes__))
+        self.assertIn("cannot go in parts", "\n".join(raised.exception.__notes__))
         self.assertTrue(issubclass(VramwiseError, Exception))
 
 
