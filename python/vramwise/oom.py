@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
+from ._say import warn
 from ._torch_access import torch_if_loaded
 
 # Forks of PyTorch put their device's name where CUDA stands.
@@ -224,7 +225,9 @@ def _allocator_failures() -> int:
     failures = 0
     for cuda, device in _each_cuda_device():
         with contextlib.suppress(Exception):
-            failures += int(cuda.memory_stats(device).get("num_ooms", 0))
+            # Asked at every step, so without flattening all counters into one dictionary.
+            stats = getattr(cuda, "memory_stats_as_nested_dict", cuda.memory_stats)
+            failures += int(stats(device).get("num_ooms", 0))
     return failures
 
 
@@ -307,9 +310,10 @@ def _reserved_bytes() -> int:
 
 
 def add_note(exc: BaseException, note: str) -> None:
-    """``exc.add_note``, also on Python 3.10, where a traceback does not print it."""
+    """``exc.add_note``; on Python 3.10, whose tracebacks show no notes, also a warning."""
     if hasattr(exc, "add_note"):
         exc.add_note(note)
     else:
         notes = getattr(exc, "__notes__", None)
         exc.__notes__ = [*notes, note] if isinstance(notes, list) else [note]  # type: ignore[attr-defined]
+        warn(note)

@@ -216,6 +216,7 @@ class _Report:
     def __init__(self, config: Any) -> None:
         self._path = Path(config.getoption("vramwise_report"))
         self._tests: dict[str, dict[str, Any]] = {}
+        self._failure: str | None = None
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         test = self._tests.setdefault(report.nodeid, {"test": report.nodeid, "outcome": "passed", "devices": []})
@@ -238,7 +239,8 @@ class _Report:
             Path(name).chmod(0o644)
             Path(name).replace(self._path)
         except OSError as error:
-            raise pytest.UsageError(f"--vramwise-report: {self._path} cannot be written: {error}") from None
+            self._failure = f"--vramwise-report: {self._path} cannot be written: {error}"
+            session.exitstatus = session.exitstatus or pytest.ExitCode.USAGE_ERROR
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         from ._sizes import show_size
@@ -251,4 +253,4 @@ class _Report:
         terminalreporter.section("GPU memory (peak reserved)")
         for reserved, test in sorted(rows, reverse=True)[:10]:
             terminalreporter.line(f"{show_size(reserved):>12}  {test}")
-        terminalreporter.line(f"{len(rows)} tests used a GPU; peaks of all: {self._path}")
+        terminalreporter.line(self._failure or f"{len(rows)} tests used a GPU; peaks of all: {self._path}")

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import logging
 import os
 import sys
 import tempfile
@@ -25,10 +26,12 @@ if HAS_TORCH:
 
 def setUpModule():
     less_garbage()
+    logging.getLogger("vramwise.batch_size").setLevel(logging.ERROR)
 
 
 def tearDownModule():
     gc.unfreeze()
+    logging.getLogger("vramwise.batch_size").setLevel(logging.NOTSET)
 
 
 def limited(limit, seen=None):

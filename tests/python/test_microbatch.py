@@ -4,8 +4,10 @@
 
 import dataclasses
 import gc
+import sys
 import types
 import unittest
+import unittest.mock
 import warnings
 import weakref
 
@@ -446,6 +448,13 @@ class Around(unittest.TestCase):
 
         MicroBatcher(step_fn, model, recorder=recorder).backward(batch)
         self.assertEqual(recorder.reasons, ["oom-retry"])
+        # Without one being named, those at work; not where they heard of it from the allocator.
+        heard = Recorder()
+        heard.options.on_oom, heard._failed = True, {"device": 0}
+        triggers = types.SimpleNamespace(_innermost_first=lambda: [recorder, heard])
+        with unittest.mock.patch.dict(sys.modules, {"vramwise.recorder.triggers": triggers}):
+            MicroBatcher(step_fn, model).backward(batch)
+        self.assertEqual((recorder.reasons, heard.reasons), (["oom-retry"] * 2, []))
 
     def test_wrong_arguments_say_what_is_right(self):
         model, _ = model_and_batch()

@@ -258,8 +258,10 @@ class GivingBack(unittest.TestCase):
             add_note = property()  # hides the method, as where there is none
 
         error = Old()
-        add_note(error, "one")
-        add_note(error, "two")
+        with self.assertWarnsRegex(RuntimeWarning, "one"):
+            add_note(error, "one")
+        with self.assertWarns(RuntimeWarning):
+            add_note(error, "two")
         self.assertEqual(error.__notes__, ["one", "two"])
 
 

@@ -154,6 +154,13 @@ class InPytest(unittest.TestCase):
             self.assertEqual(done.returncode, 1, mark)
             self.assertIn("write @pytest.mark.max_gpu_memory('2GiB')", done.stdout, mark)
 
+    def test_a_report_that_cannot_be_written_is_told(self):
+        self.write("test_it.py", "def test_a(): pass\n")
+        self.write("way", "a file where a folder should be")
+        done = self.pytest("--vramwise-report", "way/peaks.json")
+        self.assertEqual(done.returncode, 4, done.stdout)
+        self.assertIn("way/peaks.json cannot be written", done.stdout)
+
     def test_nothing_is_imported_where_nothing_is_used(self):
         self.write("test_it.py", "import sys\ndef test_a(): assert 'torch' not in sys.modules\n")
         done = self.pytest("--strict-markers", "-W", "error")
