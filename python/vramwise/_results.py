@@ -7,11 +7,11 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ._atomic import replace_text
 from ._torch_access import torch_if_loaded
 
 
@@ -71,13 +71,7 @@ class KeptResults:
             path = self._path(key)
             path.parent.mkdir(parents=True, exist_ok=True)
             text = json.dumps({"key": _plain(key), "batch_size": value}, indent=1, sort_keys=True) + "\n"
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    file.write(text)
-                Path(name).replace(path)
-            except OSError:
-                Path(name).unlink()
+            replace_text(path, text)
 
     def forget(self, key: Mapping[str, Any]) -> None:
         """Removes what is kept under the key."""

@@ -15,7 +15,6 @@ import importlib.util
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -229,15 +228,13 @@ class _Report:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: Any) -> None:
+        from ._atomic import replace_text
+
         tests = sorted(self._tests.values(), key=lambda test: str(test["test"]))
         text = json.dumps({"schema": 1, "tests": tests}, indent=2) + "\n"
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name, suffix=".part")
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            Path(name).chmod(0o644)
-            Path(name).replace(self._path)
+            replace_text(self._path, text)
         except OSError as error:
             self._failure = f"--vramwise-report: {self._path} cannot be written: {error}"
             session.exitstatus = session.exitstatus or pytest.ExitCode.USAGE_ERROR
