@@ -24,6 +24,29 @@ class UnreadableFileError(VramwiseError, ValueError):
         self.offset = offset
 
 
+class NoBatchFitsError(VramwiseError, RuntimeError):
+    """Not even the smallest batch that may be tried fits.
+
+    The last out-of-memory error is its ``__cause__``.
+
+    Attributes:
+        tried: the batch sizes that ran out of memory, in the order of the attempts.
+        smallest: the smallest batch size that might have been tried.
+    """
+
+    def __init__(self, message: str, *, tried: tuple[int, ...] = (), smallest: int = 1) -> None:
+        super().__init__(message)
+        self.tried = tried
+        self.smallest = smallest
+
+
+class OtherRankError(VramwiseError, RuntimeError):
+    """Another rank failed, with an error that is not out of memory, while this one was fine.
+
+    Raised so that this rank does not wait for one that is gone; the reason is in the other rank's log.
+    """
+
+
 class SettingsError(VramwiseError, ValueError):
     """A string of allocator settings that PyTorch would refuse, or that means something else than it seems.
 

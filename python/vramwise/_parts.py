@@ -1,0 +1,70 @@
+"""How a batch becomes parts, and what each part's loss counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ._trees import BatchShapeError, Cut
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The user's wishes about parts; see :class:`vramwise.MicroBatcher` for each.
+
+    Attributes:
+        cut: how trees of tensors are cut.
+        split_fn: the user's own way, instead.
+        mean: whether losses are means over samples, rather than sums.
+        weight_fn: what a part weighs; ``None`` for its samples.
+        all_needed: whether parts that weigh nothing must go through the model too.
+    """
+
+    cut: Cut
+    split_fn: Callable[[Any, Sequence[int]], Sequence[Any]] | None
+    mean: bool
+    weight_fn: Callable[[Any], Any] | None
+    all_needed: bool
+
+    def measure(self, batch: Any) -> tuple[int, str | None]:
+        """Samples of a batch; with the reason, if it can only go whole."""
+        try:
+            return max(1, self.cut.size_of(batch)), None
+        except BatchShapeError as error:
+            return 1, str(error)
+
+    def of(self, batch: Any, sizes: list[int]) -> Sequence[Any]:
+        """The batch in parts of these sizes.
+
+        Raises:
+            BatchShapeError: it cannot be cut so.
+        """
+        if len(sizes) == 1:
+            return [batch]
+        if self.split_fn is None:
+            return self.cut.parts(batch, sizes)
+        parts = list(self.split_fn(batch, sizes))
+        if len(parts) != len(sizes):
+            raise BatchShapeError(f"split_fn gave {len(parts)} parts where {len(sizes)} sizes were asked for")
+        return parts
+
+    def shares(self, parts: Sequence[Any], sizes: list[int]) -> list[float]:
+        """What each part's loss is multiplied with, so that they add up to the batch's.
+
+        Raises:
+            ValueError: weights that are no counts, or 0 where no part may be left out.
+        """
+        if not self.mean or len(parts) == 1:
+            return [1.0] * len(parts)
+        weights = [float(size) for size in sizes]
+        if self.weight_fn is not None:
+            counted = [float(self.weight_fn(part)) for part in parts]
+            if any(not 0 <= weight < float("inf") for weight in counted):
+                raise ValueError(f"weight_fn gave {counted}: weights are counts, so neither negative nor infinite")
+            if self.all_needed and 0 in counted:
+                raise ValueError("weight_fn gave 0 for a part, which FSDP cannot leave out: sum the loss instead")
+            if sum(counted) > 0:
+                weights = counted
+        total = sum(weights)
+        return [weight / total for weight in weights]

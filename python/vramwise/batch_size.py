@@ -1,0 +1,358 @@
+"""The largest batch size that fits: a decorator as accelerate has it, a search by bisection, and one for Lightning.
+
+What may be too large is only what runs out of memory; every other error is raised at once. Search with backward pass
+and optimizer step, not with a forward pass: :class:`TrainingTrial` is such a trial.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, overload
+
+from ._predict import Prediction, as_prediction, ask_fit, forced_batch_size, predicted_batch_size
+from ._ranks import FAILED, FINE, OUT_OF_MEMORY, Ranks
+from ._results import KeptResults, surroundings
+from .batch_search import Attempt, BatchSizeResult, BatchSizeSearch, no_batch_fits
+from .errors import OtherRankError, VramwiseError
+from .oom import OomWitness, free_after_oom, release_frames
+from .trials import TrainingTrial
+
+__all__ = [
+    "Attempt",
+    "BatchSizeResult",
+    "BatchSizeSearch",
+    "Prediction",
+    "TrainingTrial",
+    "find_executable_batch_size",
+    "predict_batch_size",
+    "scale_batch_size",
+    "search_batch_size",
+]
+
+_log = logging.getLogger("vramwise.batch_size")
+
+
+@overload
+def find_executable_batch_size(
+    function: Callable[..., Any],
+    starting_batch_size: int = 128,
+    reduce_batch_size_fn: Callable[..., int] | None = None,
+    *,
+    min_batch_size: int = 1,
+    cache_key: str | None = None,
+    predict: bool | str | list[str] | Prediction | None = None,
+    group: Any = None,
+) -> Callable[..., Any]: ...
+
+
+@overload
+def find_executable_batch_size(
+    function: None = None,
+    starting_batch_size: int = 128,
+    reduce_batch_size_fn: Callable[..., int] | None = None,
+    *,
+    min_batch_size: int = 1,
+    cache_key: str | None = None,
+    predict: bool | str | list[str] | Prediction | None = None,
+    group: Any = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
+
+
+def find_executable_batch_size(
+    function: Callable[..., Any] | None = None,
+    starting_batch_size: int = 128,
+    reduce_batch_size_fn: Callable[..., int] | None = None,
+    *,
+    min_batch_size: int = 1,
+    cache_key: str | None = None,
+    predict: bool | str | list[str] | Prediction | None = None,
+    group: Any = None,
+) -> Any:
+    """Runs a function again with a smaller batch size for as long as it runs out of memory.
+
+    A decorator, with or without arguments. The function's first parameter is the batch size, which callers leave out:
+
+    >>> @find_executable_batch_size(starting_batch_size=64)
+    ... def train(batch_size, epochs):
+    ...     if batch_size > 50:
+    ...         raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+    ...     return batch_size, epochs
+    >>> train(3)
+    (45, 3)
+
+    A size that was reduced stays so for later calls (``train.batch_size``). Between attempts the memory is really given
+    back: the frames that the error went through are cleared, garbage is collected, the cache emptied once. Everything
+    that holds tensors should therefore be made inside the function. Where torch.distributed is initialised, all ranks
+    reduce together; a collective inside the function that only some ranks reach cannot be undone, so let the function
+    be a trial of a few steps there rather than the whole training.
+
+    Args:
+        function: the function, when used without arguments.
+        starting_batch_size: the first size, and the largest.
+        reduce_batch_size_fn: gives the next size, called with the present one, or with nothing if it takes nothing (as
+            accelerate's does); ``None`` for nine tenths, rounded down.
+        min_batch_size: the smallest size that is tried.
+        cache_key: text under which the size is kept for later runs (see :class:`BatchSizeSearch`); they begin with it.
+        predict: begin with what the emulated card says, if that is less than ``starting_batch_size``; see
+            :class:`BatchSizeSearch`.
+        group: the process group whose ranks must agree; ``None`` for all of them.
+
+    Raises:
+        NoBatchFitsError: (also a ``RuntimeError``) the next size would be below ``min_batch_size``.
+        OtherRankError: another rank failed with another error.
+        TypeError: the caller gave the batch size too.
+        ValueError: the reduced size is not smaller.
+    """
+    if starting_batch_size < 1 or min_batch_size < 1:
+        raise ValueError(f"batch sizes begin with 1, not with {min(starting_batch_size, min_batch_size)}")
+    prediction = as_prediction(predict)
+    reduce = _reducer(reduce_batch_size_fn)
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        started = False
+
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            nonlocal started
+            _refuse_own_batch_size(function, args, kwargs)
+            ranks = Ranks(group)
+            forced = forced_batch_size()
+            kept, key = KeptResults(), _key(cache_key, starting_batch_size, ranks)
+            if not started and forced is None:
+                known = ranks.least([(kept.get(key) if cache_key is not None else None) or 0])[0]
+                first = known or _predicted(prediction, ranks, min_batch_size, starting_batch_size)
+                run.batch_size = min(starting_batch_size, first or starting_batch_size)  # type: ignore[attr-defined]
+                started = True
+            size, tried = forced or run.batch_size, []  # type: ignore[attr-defined]
+            while True:
+                fits, result, error = _attempt(function, size, args, kwargs, ranks)
+                if fits:
+                    break
+                tried.append(size)
+                smaller = 0 if forced else reduce(size)
+                if smaller >= size:
+                    raise ValueError(f"reduce_batch_size_fn made {smaller} of {size}: the next size must be smaller")
+                if smaller < min_batch_size:
+                    free_after_oom()
+                    raise no_batch_fits(tried, min_batch_size, 0) from error
+                _log.warning("batch size %d ran out of memory; trying %d", size, smaller)
+                run.batch_size = size = smaller  # type: ignore[attr-defined]
+                error = None
+            if cache_key is not None and ranks.first() and forced is None:
+                kept.put(key, size)
+            return result
+
+        run.batch_size = starting_batch_size  # type: ignore[attr-defined]
+        return run
+
+    return decorate if function is None else decorate(function)
+
+
+def _attempt(
+    function: Callable[..., Any], size: int, args: tuple[Any, ...], kwargs: dict[str, Any], ranks: Ranks
+) -> tuple[bool, Any, Exception | None]:
+    """One call, and what all ranks make of it: whether it fits, the result, the error.
+
+    Raises:
+        Exception: whatever the function raised that is not out of memory, when the other ranks know.
+    """
+    free_after_oom()
+    witness = OomWitness()
+    result: Any = None
+    failure: Exception | None = None
+    own = FINE
+    try:
+        result = function(size, *args, **kwargs)
+    except Exception as error:
+        if not witness.saw_oom(error):
+            ranks.least([FAILED])
+            raise
+        own, failure = OUT_OF_MEMORY, error
+    # The rest of the clearing up comes with the next attempt, or with giving up.
+    release_frames(failure)
+    worst = ranks.least([own])[0]
+    if worst == FAILED:
+        raise OtherRankError(f"another rank failed with batch size {size}; its log says why")
+    if worst == FINE:
+        return True, result, None
+    del result
+    return False, None, failure
+
+
+def _refuse_own_batch_size(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Tells apart a caller who gives the batch size too, which would otherwise be an odd message about arguments."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return
+    if not parameters:
+        raise TypeError(f"{_name(function)}() takes no parameter: its first must be the batch size")
+    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    catches_all = any(one.kind is one.VAR_POSITIONAL for one in parameters)
+    if (not catches_all and len(args) + 1 > len(positional)) or parameters[0].name in kwargs:
+        shown = ", ".join([*map(repr, args[1:]), *(f"{name}={value!r}" for name, value in kwargs.items())])
+        raise TypeError(
+            f"{_name(function)}() gets its first argument, the batch size, from find_executable_batch_size: "
+            f"call it without, as in {_name(function)}({shown})"
+        )
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", "the function")
+
+
+def _reducer(reduce: Callable[..., int] | None) -> Callable[[int], int]:
+    if reduce is None:
+        return lambda size: int(size * 0.9)
+    try:
+        inspect.signature(reduce).bind(0)
+    except TypeError:
+        return lambda size: int(reduce())
+    except ValueError:
+        pass
+    return lambda size: int(reduce(size))
+
+
+def _key(cache_key: str | None, starting: int, ranks: Ranks) -> dict[str, Any]:
+    return {"user": cache_key, "starting_batch_size": starting, "ranks": ranks.size, **surroundings()}
+
+
+def _predicted(prediction: Prediction | None, ranks: Ranks, lowest: int, highest: int) -> int | None:
+    """The first rank's prediction, for all."""
+    if prediction is None or lowest > highest:
+        return None
+    said = 1 << 62
+    if ranks.first():
+        said = predicted_batch_size(prediction, lowest=lowest, highest=highest, world_size=ranks.size) or 0
+    return ranks.least([said])[0] or None
+
+
+def predict_batch_size(
+    prediction: Prediction | str | list[str], *, lowest: int = 1, highest: int = 8192, world_size: int = 1
+) -> int:
+    """The largest batch size with which a program fits on an emulated card, tried in a child process; no GPU is used.
+
+    Args:
+        prediction: the program with ``{batch}`` in it and the card; a command alone means the current device's card.
+        lowest: the smallest size that is tried.
+        highest: the largest.
+        world_size: be one rank of so many.
+
+    Raises:
+        NoBatchFitsError: not even ``lowest`` fits.
+        NotAvailableError: it cannot be tried (the message says why), or the program failed for another reason.
+        ValueError: a command without ``{batch}``.
+    """
+    wish = as_prediction(prediction)
+    if wish is None:
+        raise ValueError("prediction is a command or a Prediction")
+    largest = ask_fit(wish, lowest=lowest, highest=highest, world_size=world_size)
+    if largest is None:
+        raise no_batch_fits([lowest], lowest, 0)
+    return largest
+
+
+def search_batch_size(trial: Callable[[int], Any], **search: Any) -> BatchSizeResult:
+    """The largest batch size with which a trial runs.
+
+    >>> def trial(batch_size):
+    ...     if batch_size > 11:
+    ...         raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+    >>> search_batch_size(trial, max_val=64).batch_size
+    11
+
+    Args:
+        trial: called with a batch size; a :class:`TrainingTrial`, or a function of your own that trains a few steps. If
+            it is a context manager, it is entered for the whole search.
+        **search: the arguments of :class:`BatchSizeSearch`: ``mode``, ``init_val``, ``max_val``, ``margin`` and so on.
+
+    Raises:
+        NoBatchFitsError: nothing fits.
+        OtherRankError: another rank failed with an error that is not out of memory.
+    """
+    attempts = BatchSizeSearch(**search)
+    scope: AbstractContextManager[Any] = nullcontext()
+    if hasattr(trial, "__enter__") and hasattr(trial, "__exit__"):
+        scope = trial
+    with scope:
+        for attempt in attempts:
+            with attempt as batch_size:
+                trial(batch_size)
+    return attempts.result
+
+
+def scale_batch_size(
+    target: Any, trial: Callable[[], Any], *, batch_arg_name: str = "batch_size", **search: Any
+) -> int:
+    """Finds the largest batch size for an object that has it as an attribute, and sets it there.
+
+    For Lightning modules, data modules and configurations: each attempt sets the attribute and calls the trial, which
+    should make its data loader anew and train a few steps.
+
+    ::
+
+        def three_steps():
+            trainer = L.Trainer(max_steps=3, logger=False, enable_checkpointing=False)
+            trainer.fit(copy.deepcopy(model), datamodule=data)
+
+        scale_batch_size(data, three_steps, mode="binsearch", margin=0.05, max_val=8192)
+
+    Args:
+        target: the object. The attribute is looked for in it, then in its ``hparams`` and its ``datamodule``.
+        trial: called without arguments.
+        batch_arg_name: the attribute's name; dots lead to attributes of attributes (``"data.batch_size"``).
+        **search: the arguments of :class:`BatchSizeSearch`, ``mode`` and ``init_val`` among them.
+
+    Returns:
+        The batch size, which the attribute has now. If the search fails, it has what it had before.
+
+    Raises:
+        AttributeError: there is no such attribute.
+        NoBatchFitsError: nothing fits.
+    """
+    holder, name = _holder(target, batch_arg_name)
+    before = _get(holder, name)
+
+    def attempt(batch_size: int) -> None:
+        _set(holder, name, batch_size)
+        trial()
+
+    try:
+        found = search_batch_size(attempt, **search).batch_size
+    except BaseException:
+        _set(holder, name, before)
+        raise
+    _set(holder, name, found)
+    return found
+
+
+def _holder(target: Any, path: str) -> tuple[Any, str]:
+    """The object or mapping that has the attribute, and the attribute's name."""
+    *way, name = path.split(".")
+    for step in way:
+        target = _get(target, step)
+    for place in (target, getattr(target, "hparams", None), getattr(target, "datamodule", None)):
+        if place is not None and (name in place if isinstance(place, Mapping) else hasattr(place, name)):
+            return place, name
+    raise AttributeError(
+        f"{type(target).__name__} has no {name!r}, nor have its hparams or its datamodule: "
+        "give the attribute's name as batch_arg_name="
+    )
+
+
+def _get(holder: Any, name: str) -> Any:
+    return holder[name] if isinstance(holder, Mapping) else getattr(holder, name)
+
+
+def _set(holder: Any, name: str, value: Any) -> None:
+    if isinstance(holder, Mapping):
+        try:
+            holder[name] = value  # type: ignore[index]
+        except TypeError as error:
+            raise VramwiseError(f"{name!r} cannot be set: {type(holder).__name__} is read-only") from error
+    else:
+        setattr(holder, name, value)

@@ -1,0 +1,19 @@
+"""The examples in the docstrings of batch search, micro-batches and the plugin."""
+
+import doctest
+import importlib
+import unittest
+
+import batch_support  # noqa: F401 (makes the package importable)
+
+MODULES = ("_bracket", "_micro_size", "_rehearsed_pytest", "_trees", "batch_search", "batch_size", "oom")
+
+
+def load_tests(loader, tests, pattern):
+    for name in MODULES:
+        tests.addTests(doctest.DocTestSuite(importlib.import_module(f"vramwise.{name}")))
+    return tests
+
+
+if __name__ == "__main__":
+    unittest.main()
