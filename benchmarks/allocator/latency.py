@@ -92,10 +92,10 @@ def child(arm: str, library: str) -> None:
 
     for threads in (1, 2, 4):
         for name, size in (("512 B", 512), ("64 KiB", 64 * KIB), ("4 MiB", 4 * MIB), ("64 MiB", 64 * MIB)):
-            loops.latency_fixed(i64(size), i64(200_000), threads, out)
+            loops.latency_fixed(i64(size), i64(60_000), threads, out)
             keep(f"{name}, {threads} thread{'s'[: threads > 1]}")
         for name, live, high in (("1,000 small", 1000, MIB), ("1,000 mixed", 1000, 32 * MIB), ("10,000 small", 10_000, 256 * KIB)):
-            loops.latency_churn(i64(live), i64(512), i64(high), i64(100_000), threads, out)
+            loops.latency_churn(i64(live), i64(512), i64(high), i64(40_000), threads, out)
             keep(f"churn of {name}, {threads} thread{'s'[: threads > 1]}")
     sizes, slots, count = training_step()
     arrays = (ctypes.c_int64 * len(sizes))(*sizes), (ctypes.c_int32 * len(slots))(*slots)
@@ -115,6 +115,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as directory:
         library = build(Path(directory))
+        print("compiled", file=sys.stderr, flush=True)
         runs: dict[str, list[dict]] = {arm: [] for arm in ARMS}
         for _ in range(args.rounds):
             for arm in ARMS:
@@ -127,6 +128,7 @@ def main() -> int:
                     print(done.stderr[-2000:], file=sys.stderr)
                     return 1
                 runs[arm].append(json.loads(line[5:]))
+                print(f"{arm} measured", file=sys.stderr, flush=True)
     middle = {
         arm: {
             name: {f: statistics.median(run[name][f] for run in of_arm) for f in FIELDS} for name in of_arm[0]
