@@ -76,8 +76,9 @@ class _Finder:
 
 def _pass_on(done):
     """Runs the sitecustomize that this one hides. That one may do the same, and come back here."""
-    paths = [path for path in sys.path if os.path.abspath(path or ".") not in done]
-    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", paths)
+    places = [os.path.abspath(path or ".") for path in sys.path]
+    hidden = places[places.index(_HERE) + 1 :] if _HERE in places else places
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", [path for path in hidden if path not in done])
     if spec is not None and spec.loader is not None:
         done.add(os.path.dirname(os.path.abspath(spec.origin)))
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
