@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import threading
@@ -51,8 +52,8 @@ def install_allocator(settings: Settings | None = None, *, required: bool = Fals
     allocator stays and standard error gets a line with the reason.
 
     Args:
-        settings: the allocator's settings, for all devices or by device (``{"cuda:0": "...", 1: "..."}``). They come on top
-            of PYTORCH_CUDA_ALLOC_CONF.
+        settings: the allocator's settings, for all devices or by device (``{"cuda:0": "...", 1: "..."}``). They come on
+            top of PYTORCH_CUDA_ALLOC_CONF.
         required: raise instead of going on with PyTorch's allocator.
 
     Returns:
@@ -123,7 +124,7 @@ def _torch() -> ModuleType:
     if not sys.platform.startswith("linux"):
         raise NotAvailableError(f"it works on Linux only, and this is {sys.platform}", missing="Linux")
     try:
-        import torch
+        torch = importlib.import_module("torch")
     except ImportError as error:
         raise NotAvailableError(f"torch cannot be imported: {error}", missing="torch") from error
     if torch.version.cuda is None:
