@@ -31,6 +31,7 @@ impl Libraries {
             places.push(beside.to_owned());
             places.push(beside.join("../lib/vramwise"));
             places.push(beside.join("deps"));
+            places.extend(of_packages(beside));
         }
         let find = |name: &'static str| {
             let found = places.iter().map(|place| place.join(name)).find(|path| path.is_file());
@@ -72,6 +73,26 @@ impl Libraries {
     }
 }
 
+/// Where the Python package has the libraries, for a program that was installed with it: in the `bin` of an
+/// environment, of a system, or beside the packages of `pip install --target`.
+fn of_packages(bin: &Path) -> Vec<PathBuf> {
+    let prefix = bin.join("..");
+    let mut places = vec![prefix.join("vramwise/lib")];
+    for lib in ["lib", "lib64"] {
+        let found = fs::read_dir(prefix.join(lib)).into_iter().flatten().flatten();
+        let named = found.filter(|e| e.file_name().as_encoded_bytes().starts_with(b"python3"));
+        let mut pythons: Vec<PathBuf> = named.map(|e| e.path()).collect();
+        pythons.sort();
+        for python in pythons {
+            // Debian's own Python calls it otherwise.
+            for packages in ["site-packages", "dist-packages"] {
+                places.push(python.join(packages).join("vramwise/lib"));
+            }
+        }
+    }
+    places
+}
+
 #[cfg(unix)]
 fn link(from: &Path, to: &Path) -> Result<(), RehearsalError> {
     std::os::unix::fs::symlink(from, to).map_err(|error| RehearsalError::io("make", to, error))
@@ -98,6 +119,20 @@ fn replace(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_package_of_an_environment_is_looked_into() {
+        let prefix = std::env::temp_dir().join(format!("vramwise-places-{}", std::process::id()));
+        let packages = prefix.join("lib/python3.11/site-packages");
+        fs::create_dir_all(&packages).unwrap();
+        fs::create_dir_all(prefix.join("lib/perl5")).unwrap();
+        let places = of_packages(&prefix.join("bin"));
+        let expected = prefix.join("bin/../lib/python3.11/site-packages/vramwise/lib");
+        assert!(places.contains(&expected), "{places:?}");
+        assert!(places.iter().all(|place| place.ends_with("vramwise/lib")), "{places:?}");
+        assert!(!places.iter().any(|place| place.to_string_lossy().contains("perl")), "{places:?}");
+        fs::remove_dir_all(prefix).unwrap();
+    }
 
     #[test]
     fn a_name_is_replaced_wherever_it_stands() {
