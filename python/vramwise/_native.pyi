@@ -4,6 +4,8 @@ import os
 from collections.abc import Sequence
 from typing import final
 
+__all__ = ["Problem", "Recording", "Table", "check_settings", "parse_size", "report"]
+
 @final
 class Problem:
     @property

@@ -39,14 +39,19 @@ class Table:
         return self._table.__arrow_c_stream__(requested_schema)
 
     def to_pandas(self) -> Any:
-        """The table as a ``pandas.DataFrame``; this needs pandas, and pyarrow."""
+        """The table as a ``pandas.DataFrame``; this needs pandas and pyarrow.
+
+        Numbers stay whole where some are missing (``UInt64``), which addresses need.
+        """
         try:
+            import pandas
             import pyarrow
         except ImportError as error:
             raise NotAvailableError(
                 "to_pandas() needs pandas and pyarrow: pip install pandas pyarrow", missing="pyarrow"
             ) from error
-        return pyarrow.table(self).to_pandas()
+        whole = {pyarrow.uint64(): pandas.UInt64Dtype()}
+        return pyarrow.table(self).to_pandas(types_mapper=whole.get)
 
     def to_polars(self) -> Any:
         """The table as a ``polars.DataFrame``; this needs polars."""

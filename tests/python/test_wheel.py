@@ -23,7 +23,17 @@ def environment(tmp_path_factory):
     """The `bin` directory of an environment that has the wheel and nothing else."""
     path = tmp_path_factory.mktemp("environment") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", path], check=True)
-    pip = [sys.executable, "-m", "pip", "--python", path, "install", "--quiet", "--no-index", "--disable-pip-version-check"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        path,
+        "install",
+        "--quiet",
+        "--no-index",
+        "--disable-pip-version-check",
+    ]
     subprocess.run([*pip, WHEEL], check=True)
     return path / "bin"
 
@@ -91,24 +101,3 @@ def test_the_wheel_says_who_it_is():
     assert not [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert "abi3" in pathlib.Path(WHEEL).name
 
-
-def test_the_stub_has_what_the_native_part_has(environment, clean):
-    """Every name of the stub is there, and every name that is there is in the stub."""
-    import ast
-
-    stub = ast.parse((REPOSITORY / "python" / "vramwise" / "_native.pyi").read_text())
-    written = {
-        node.name: {item.name for item in getattr(node, "body", []) if isinstance(item, ast.FunctionDef)}
-        for node in stub.body
-        if isinstance(node, ast.ClassDef | ast.FunctionDef)
-    }
-    ask = (
-        "import json; from vramwise import _native; "
-        "print(json.dumps({name: [m for m in vars(value) if m not in ('__doc__', '__module__')] "
-        "if isinstance(value, type) else [] for name, value in vars(_native).items() if not name.startswith('__')}))"
-    )
-    found = json.loads(clean(environment / "python", "-c", ask).stdout)
-    assert set(found) == set(written)
-    inherited = {"__repr__", "__str__"}
-    for name, members in found.items():
-        assert set(members) - inherited == written[name] - inherited, name

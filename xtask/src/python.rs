@@ -35,6 +35,8 @@ pub(crate) fn test(tools: bool) -> Result<()> {
     // The tests drive the program and the emulated device, which must be those of this source.
     let wheel = wheel::build("dev", None)?;
     wheel::install(&wheel, &python)?;
+    // What the types of the native part are said to be, against what they are.
+    shell::run(&mut shell::command(&python, &["-m", "mypy.stubtest", "vramwise._native"]))?;
     let built = Metadata::load()?.target_directory.join("debug");
     let mut pytest = shell::command(&python, &["-m", "pytest", "--quiet", TESTS]);
     pytest.env("VRAMWISE_BIN", built.join("vramwise")).env("VRAMWISE_WHEEL", wheel);

@@ -47,6 +47,9 @@ pub enum Kind {
     Stopped,
 }
 
+/// `EISDIR`.
+const IS_A_DIRECTORY: i32 = 21;
+
 /// The end of a command that could not do its work; the exit status is 2.
 #[derive(Debug)]
 pub struct Failure {
@@ -88,6 +91,9 @@ impl Failure {
         let kind = match &error {
             ReadError::Io(error) if error.raw_os_error().is_some() => {
                 Kind::Io { path: path.to_owned(), number: error.raw_os_error() }
+            }
+            ReadError::Directory => {
+                Kind::Io { path: path.to_owned(), number: Some(IS_A_DIRECTORY) }
             }
             ReadError::Pickle { source, .. } => {
                 Kind::Unreadable { path: path.to_owned(), offset: Some(source.offset) }

@@ -22,7 +22,9 @@ fn build(py: Python<'_>, failure: &Failure) -> PyResult<PyErr> {
                 text.split(" (os error").next().unwrap_or(&text).to_owned()
             });
             return Ok(match number {
-                Some(number) => PyOSError::new_err((*number, strerror, path.clone())),
+                Some(number) => {
+                    PyOSError::new_err((*number, strerror, path.clone().into_os_string()))
+                }
                 None => PyOSError::new_err(failure.sentence().to_owned()),
             });
         }

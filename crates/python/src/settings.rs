@@ -32,13 +32,13 @@ impl Problem {
 }
 
 /// Everything that speaks against a string of allocator settings under a PyTorch release; an empty list if
-/// nothing does.
+/// nothing does. Without a release: under the one that is modelled best, and what older ones would say.
 #[pyfunction]
 #[pyo3(signature = (text, torch_version=None))]
 pub(crate) fn check_settings(text: &str, torch_version: Option<&str>) -> PyResult<Vec<Problem>> {
-    let version = torch_version.map(version).transpose()?.unwrap_or_default();
+    let release = torch_version.map(version).transpose()?.unwrap_or_default();
     let suggestion =
-        settings::parse(text, version).err().and_then(|refusal| refusal.suggestion.clone());
+        settings::parse(text, release).err().and_then(|refusal| refusal.suggestion.clone());
     let problem = |lint: settings::Lint| Problem {
         code: lint.code.name(),
         option: lint.option,
@@ -46,7 +46,10 @@ pub(crate) fn check_settings(text: &str, torch_version: Option<&str>) -> PyResul
         message: lint.message,
         suggestion: suggestion.clone().filter(|_| lint.code == Code::Refused),
     };
-    Ok(settings::lint(text, version).into_iter().map(problem).collect())
+    // What older releases say does not matter to one that is named.
+    let matters =
+        |lint: &settings::Lint| torch_version.is_none() || lint.code != Code::NeedsVersion;
+    Ok(settings::lint(text, release).into_iter().filter(matters).map(problem).collect())
 }
 
 /// Bytes of a size such as `"2GiB"`.
