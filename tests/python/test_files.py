@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import multiprocessing
 import os
 import pathlib
 import pickle
@@ -302,6 +303,17 @@ except KeyboardInterrupt:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout.split() == ["interrupted", "False"], done.stderr
     assert done.returncode == 0
+
+
+def peak_in_a_child(path):
+    return vramwise.read(path).tune(candidates=4).recommended.peak_reserved_bytes
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_process_can_ask_too(lstm):
+    expected = lstm.tune(candidates=4).recommended.peak_reserved_bytes
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply_async(peak_in_a_child, [LSTM]).get(timeout=120) == expected
 
 
 def test_settings_are_checked_with_the_position_in_characters():

@@ -91,6 +91,16 @@ def test_the_package_is_imported_without_torch_and_without_what_is_slow(environm
     assert re.match(r"PYTORCH_(CUDA_)?ALLOC_CONF=|None", done.stdout)
 
 
+def test_what_torch_calls_on_import_is_there_and_needs_no_torch(environment, clean):
+    # torch calls it while it is being imported itself, and does not survive its failure.
+    program = (
+        "import sys; from importlib.metadata import entry_points; "
+        "(entry,) = entry_points(group='torch.backends'); entry.load()(); assert 'torch' not in sys.modules"
+    )
+    done = clean(environment / "python", "-c", program)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_wheel_says_who_it_is():
     with zipfile.ZipFile(WHEEL) as wheel:
         (name,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]

@@ -25,8 +25,14 @@ pub(crate) fn run<T: Send + 'static>(
     let (sender, receiver) = mpsc::sync_channel(1);
     let theirs = Arc::clone(&stop);
     thread::Builder::new().name("vramwise".to_owned()).spawn(move || {
+        // The threads of rayon's own pool do not survive a fork, after which a call that uses them would wait for
+        // ever; those of a pool of this call cannot be lost.
+        let done = match rayon::ThreadPoolBuilder::new().build() {
+            Ok(pool) => pool.install(|| work(theirs)),
+            Err(_) => work(theirs),
+        };
         // Nobody listens any more where the call was interrupted.
-        let _ = sender.send(work(theirs));
+        let _ = sender.send(done);
     })?;
     // A receiver belongs to one thread, which is this one all the time; the lock is for the compiler.
     let receiver = std::sync::Mutex::new(receiver);
