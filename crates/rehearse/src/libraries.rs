@@ -21,18 +21,9 @@ pub(crate) struct Libraries {
 }
 
 impl Libraries {
-    /// Looks in the directory that [`VARIABLE`] names, or else beside the program and where packages put
-    /// libraries.
+    /// Looks for them.
     pub(crate) fn find() -> Result<Self, RehearsalError> {
-        let mut places: Vec<PathBuf> =
-            std::env::var_os(VARIABLE).map(PathBuf::from).into_iter().collect();
-        let program = std::env::current_exe().and_then(fs::canonicalize).unwrap_or_default();
-        if let Some(beside) = program.parent().filter(|_| places.is_empty()) {
-            places.push(beside.to_owned());
-            places.push(beside.join("../lib/vramwise"));
-            places.push(beside.join("deps"));
-            places.extend(of_packages(beside));
-        }
+        let places = library_places();
         let find = |name: &'static str| {
             let found = places.iter().map(|place| place.join(name)).find(|path| path.is_file());
             let found = found.and_then(|path| fs::canonicalize(path).ok());
@@ -71,6 +62,19 @@ impl Libraries {
         }
         Ok(vec![directory.join("libcuda.so.1"), nvrtc])
     }
+}
+
+/// Where the shared objects that belong to this program may lie: the directory that VRAMWISE_LIB_DIR names, or else beside the
+/// program and where packages put libraries.
+pub fn library_places() -> Vec<PathBuf> {
+    if let Some(directory) = std::env::var_os(VARIABLE) {
+        return vec![PathBuf::from(directory)];
+    }
+    let program = std::env::current_exe().and_then(fs::canonicalize).unwrap_or_default();
+    let Some(beside) = program.parent() else { return Vec::new() };
+    let mut places = vec![beside.to_owned(), beside.join("../lib/vramwise"), beside.join("deps")];
+    places.extend(of_packages(beside));
+    places
 }
 
 /// Where the Python package has the libraries, for a program that was installed with it: in the `bin` of an
