@@ -45,7 +45,7 @@ fn module(name: &str, class: &str) -> Result<String> {
          from __future__ import annotations\n\n\
          from dataclasses import dataclass\n\
          from typing import Any\n\n\
-         from ._base import BaseReport\n"
+         from ._base import BaseReport, _but_schema\n"
     );
     let empty = Map::new();
     let definitions = schema["$defs"].as_object().unwrap_or(&empty);
@@ -105,22 +105,28 @@ fn one(out: &mut String, class: &str, schema: &Value, report: Option<&str>) -> R
             writeln!(out, "    \"\"\"{}\"\"\"", one_line(text))?;
         }
     }
-    let (more, pass) = match report {
-        Some(_) => (", **base: Any", ", **base"),
-        None => ("", ""),
+    let mut nested = Vec::new();
+    for (key, value) in fields {
+        let plain = format!("data[\"{key}\"]");
+        let (_, converted) = conversion(value, &plain)?;
+        if converted != plain {
+            nested.push(format!("            \"{key}\": {converted},\n"));
+        }
+    }
+    let (more, all) = match report {
+        Some(_) => (", **base: Any", "_but_schema(data) | base"),
+        None => ("", "data"),
     };
-    write!(
-        out,
-        "\n    @classmethod\n    def _of(cls, data: dict[str, Any]{more}) -> {class}:\n        return cls(\n"
-    )?;
-    for (key, value) in fields.iter().filter(|(key, _)| *key != "schema") {
-        let (_, converted) = conversion(value, &format!("data[\"{key}\"]"))?;
-        writeln!(out, "            {key}={converted},")?;
+    write!(out, "\n    @classmethod\n    def _of(cls, data: dict[str, Any]{more}) -> {class}:\n")?;
+    if nested.is_empty() {
+        writeln!(out, "        return cls(**{all})")?;
+    } else {
+        writeln!(
+            out,
+            "        nested = {{\n{}        }}\n        return cls(**{all} | nested)",
+            nested.concat()
+        )?;
     }
-    if report.is_some() {
-        writeln!(out, "            {},", &pass[2..])?;
-    }
-    writeln!(out, "        )")?;
     Ok(())
 }
 

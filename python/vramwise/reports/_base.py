@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+def _but_schema(data: dict[str, Any]) -> dict[str, Any]:
+    """The keys that are fields; the number of the schema is none."""
+    return {key: value for key, value in data.items() if key != "schema"}
+
+
 @dataclass(frozen=True, repr=False)
 class BaseReport:
     """A report of one command, as an object, as text and as JSON.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ._base import BaseReport
+from ._base import BaseReport, _but_schema
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,7 @@ class FileReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> FileReport:
-        return cls(
-            file=data["file"],
-            torch_version=data["torch_version"],
-            settings=data["settings"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -34,10 +30,7 @@ class Bytes:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Bytes:
-        return cls(
-            bytes=data["bytes"],
-            exact=data["exact"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -53,12 +46,7 @@ class FragmentationReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> FragmentationReport:
-        return cls(
-            reserved_bytes=data["reserved_bytes"],
-            unused_bytes=data["unused_bytes"],
-            percent=data["percent"],
-            exact=data["exact"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -76,16 +64,7 @@ class RowReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> RowReport:
-        return cls(
-            name=data["name"],
-            moved_from=data["moved_from"],
-            change=data["change"],
-            a_bytes=data["a_bytes"],
-            b_bytes=data["b_bytes"],
-            delta_bytes=data["delta_bytes"],
-            a_blocks=data["a_blocks"],
-            b_blocks=data["b_blocks"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -99,12 +78,13 @@ class PeakBytes:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> PeakBytes:
-        return cls(
-            reserved=Bytes._of(data["reserved"]),
-            active=Bytes._of(data["active"]),
-            allocated=Bytes._of(data["allocated"]),
-            requested=Bytes._of(data["requested"]),
-        )
+        nested = {
+            "reserved": Bytes._of(data["reserved"]),
+            "active": Bytes._of(data["active"]),
+            "allocated": Bytes._of(data["allocated"]),
+            "requested": Bytes._of(data["requested"]),
+        }
+        return cls(**data | nested)
 
 
 @dataclass(frozen=True)
@@ -125,18 +105,11 @@ class SideReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> SideReport:
-        return cls(
-            events=data["events"],
-            evidence=data["evidence"],
-            evidence_reason=data["evidence_reason"],
-            peaks=None if data["peaks"] is None else PeakBytes._of(data["peaks"]),
-            fragmentation=FragmentationReport._of(data["fragmentation"]),
-            allocated_bytes=data["allocated_bytes"],
-            event=data["event"],
-            rounding_bytes=data["rounding_bytes"],
-            oom=data["oom"],
-            has_stacks=data["has_stacks"],
-        )
+        nested = {
+            "peaks": None if data["peaks"] is None else PeakBytes._of(data["peaks"]),
+            "fragmentation": FragmentationReport._of(data["fragmentation"]),
+        }
+        return cls(**data | nested)
 
 
 @dataclass(frozen=True)
@@ -158,17 +131,12 @@ class DeviceReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> DeviceReport:
-        return cls(
-            device=data["device"],
-            a=None if data["a"] is None else SideReport._of(data["a"]),
-            b=None if data["b"] is None else SideReport._of(data["b"]),
-            groups_total=data["groups_total"],
-            groups_new=data["groups_new"],
-            groups_vanished=data["groups_vanished"],
-            groups_unchanged=data["groups_unchanged"],
-            groups=[RowReport._of(item) for item in data["groups"]],
-            rest_delta_bytes=data["rest_delta_bytes"],
-        )
+        nested = {
+            "a": None if data["a"] is None else SideReport._of(data["a"]),
+            "b": None if data["b"] is None else SideReport._of(data["b"]),
+            "groups": [RowReport._of(item) for item in data["groups"]],
+        }
+        return cls(**data | nested)
 
 
 @dataclass(frozen=True, repr=False)
@@ -183,10 +151,9 @@ class DiffReport(BaseReport):
 
     @classmethod
     def _of(cls, data: dict[str, Any], **base: Any) -> DiffReport:
-        return cls(
-            a=FileReport._of(data["a"]),
-            b=FileReport._of(data["b"]),
-            by=data["by"],
-            devices=[DeviceReport._of(item) for item in data["devices"]],
-            **base,
-        )
+        nested = {
+            "a": FileReport._of(data["a"]),
+            "b": FileReport._of(data["b"]),
+            "devices": [DeviceReport._of(item) for item in data["devices"]],
+        }
+        return cls(**_but_schema(data) | base | nested)

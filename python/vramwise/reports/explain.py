@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ._base import BaseReport
+from ._base import BaseReport, _but_schema
 
 
 @dataclass(frozen=True)
@@ -15,10 +15,7 @@ class Process:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Process:
-        return cls(
-            pid=data["pid"],
-            bytes=data["bytes"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -35,14 +32,7 @@ class TrialReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> TrialReport:
-        return cls(
-            request_passes=data["request_passes"],
-            later_failures=data["later_failures"],
-            peak_reserved_bytes=data["peak_reserved_bytes"],
-            limit_bytes=data["limit_bytes"],
-            conf=data["conf"],
-            address_orders=data["address_orders"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -53,11 +43,7 @@ class Fact:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Fact:
-        return cls(
-            name=data["name"],
-            text=data["text"],
-            source=data["source"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -67,10 +53,7 @@ class Contributing:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Contributing:
-        return cls(
-            cause=data["cause"],
-            bytes=data["bytes"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -81,11 +64,7 @@ class HolderReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> HolderReport:
-        return cls(
-            place=data["place"],
-            bytes=data["bytes"],
-            blocks=data["blocks"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -97,12 +76,7 @@ class PinBlockReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> PinBlockReport:
-        return cls(
-            addr=data["addr"],
-            size_bytes=data["size_bytes"],
-            place=data["place"],
-            pending_free=data["pending_free"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -113,11 +87,7 @@ class Remark:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Remark:
-        return cls(
-            code=data["code"],
-            offset=data["offset"],
-            text=data["text"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -138,18 +108,7 @@ class Verified:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Verified:
-        return cls(
-            file=data["file"],
-            device=data["device"],
-            events=data["events"],
-            exact=data["exact"],
-            not_exact_reason=data["not_exact_reason"],
-            conf=data["conf"],
-            peak_reserved_bytes=data["peak_reserved_bytes"],
-            recorded_failures=data["recorded_failures"],
-            fails=data["fails"],
-            assumptions=data["assumptions"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -171,21 +130,10 @@ class Numbers:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Numbers:
-        return cls(
-            tried_bytes=data["tried_bytes"],
-            total_bytes=data["total_bytes"],
-            free_bytes=data["free_bytes"],
-            allocated_bytes=data["allocated_bytes"],
-            reserved_bytes=data["reserved_bytes"],
-            reserved_unallocated_bytes=data["reserved_unallocated_bytes"],
-            private_pool_bytes=data["private_pool_bytes"],
-            process_in_use_bytes=data["process_in_use_bytes"],
-            allowed_bytes=data["allowed_bytes"],
-            other_bytes=data["other_bytes"],
-            gpu=data["gpu"],
-            processes=[Process._of(item) for item in data["processes"]],
-            impossible=data["impossible"],
-        )
+        nested = {
+            "processes": [Process._of(item) for item in data["processes"]],
+        }
+        return cls(**data | nested)
 
 
 @dataclass(frozen=True)
@@ -198,12 +146,10 @@ class Advice:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Advice:
-        return cls(
-            action=data["action"],
-            evidence=data["evidence"],
-            proved=data["proved"],
-            trial=None if data["trial"] is None else TrialReport._of(data["trial"]),
-        )
+        nested = {
+            "trial": None if data["trial"] is None else TrialReport._of(data["trial"]),
+        }
+        return cls(**data | nested)
 
 
 @dataclass(frozen=True)
@@ -219,16 +165,10 @@ class Pinned:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Pinned:
-        return cls(
-            addr=data["addr"],
-            size_bytes=data["size_bytes"],
-            free_bytes=data["free_bytes"],
-            largest_free_bytes=data["largest_free_bytes"],
-            stream=data["stream"],
-            pool=data["pool"],
-            small=data["small"],
-            blocks=[PinBlockReport._of(item) for item in data["blocks"]],
-        )
+        nested = {
+            "blocks": [PinBlockReport._of(item) for item in data["blocks"]],
+        }
+        return cls(**data | nested)
 
 
 @dataclass(frozen=True)
@@ -242,14 +182,10 @@ class Settings:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Settings:
-        return cls(
-            file=data["file"],
-            line=data["line"],
-            name=data["name"],
-            text=data["text"],
-            in_force=data["in_force"],
-            remarks=[Remark._of(item) for item in data["remarks"]],
-        )
+        nested = {
+            "remarks": [Remark._of(item) for item in data["remarks"]],
+        }
+        return cls(**data | nested)
 
 
 @dataclass(frozen=True)
@@ -277,25 +213,12 @@ class Failed:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Failed:
-        return cls(
-            event=data["event"],
-            time_us=data["time_us"],
-            recorded=data["recorded"],
-            place=data["place"],
-            asked_bytes=data["asked_bytes"],
-            live_requested_bytes=data["live_requested_bytes"],
-            pending_free_bytes=data["pending_free_bytes"],
-            free_own_bytes=data["free_own_bytes"],
-            largest_free_block_bytes=data["largest_free_block_bytes"],
-            free_other_streams_bytes=data["free_other_streams_bytes"],
-            free_other_pools_bytes=data["free_other_pools_bytes"],
-            limit_low_bytes=data["limit_low_bytes"],
-            limit_high_bytes=data["limit_high_bytes"],
-            limit_given=data["limit_given"],
-            contributing=[Contributing._of(item) for item in data["contributing"]],
-            holders=[HolderReport._of(item) for item in data["holders"]],
-            pinned=[Pinned._of(item) for item in data["pinned"]],
-        )
+        nested = {
+            "contributing": [Contributing._of(item) for item in data["contributing"]],
+            "holders": [HolderReport._of(item) for item in data["holders"]],
+            "pinned": [Pinned._of(item) for item in data["pinned"]],
+        }
+        return cls(**data | nested)
 
 
 @dataclass(frozen=True)
@@ -324,24 +247,13 @@ class Event:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Event:
-        return cls(
-            kind=data["kind"],
-            file=data["file"],
-            line=data["line"],
-            rank=data["rank"],
-            times=data["times"],
-            printed_by=data["printed_by"],
-            truncated=data["truncated"],
-            numbers=Numbers._of(data["numbers"]),
-            cause=data["cause"],
-            cause_text=data["cause_text"],
-            confidence=data["confidence"],
-            why=data["why"],
-            advice=[Advice._of(item) for item in data["advice"]],
-            facts=[Fact._of(item) for item in data["facts"]],
-            time_us=data["time_us"],
-            replay=None if data["replay"] is None else Failed._of(data["replay"]),
-        )
+        nested = {
+            "numbers": Numbers._of(data["numbers"]),
+            "advice": [Advice._of(item) for item in data["advice"]],
+            "facts": [Fact._of(item) for item in data["facts"]],
+            "replay": None if data["replay"] is None else Failed._of(data["replay"]),
+        }
+        return cls(**data | nested)
 
 
 @dataclass(frozen=True, repr=False)
@@ -377,27 +289,13 @@ class ExplainReport(BaseReport):
 
     @classmethod
     def _of(cls, data: dict[str, Any], **base: Any) -> ExplainReport:
-        return cls(
-            kind=data["kind"],
-            file=data["file"],
-            line=data["line"],
-            rank=data["rank"],
-            times=data["times"],
-            printed_by=data["printed_by"],
-            truncated=data["truncated"],
-            numbers=Numbers._of(data["numbers"]),
-            cause=data["cause"],
-            cause_text=data["cause_text"],
-            confidence=data["confidence"],
-            why=data["why"],
-            advice=[Advice._of(item) for item in data["advice"]],
-            facts=[Fact._of(item) for item in data["facts"]],
-            time_us=data["time_us"],
-            replay=None if data["replay"] is None else Failed._of(data["replay"]),
-            events=[Event._of(item) for item in data["events"]],
-            settings=[Settings._of(item) for item in data["settings"]],
-            torch_version=data["torch_version"],
-            snapshots=[Verified._of(item) for item in data["snapshots"]],
-            first_in_time=data["first_in_time"],
-            **base,
-        )
+        nested = {
+            "numbers": Numbers._of(data["numbers"]),
+            "advice": [Advice._of(item) for item in data["advice"]],
+            "facts": [Fact._of(item) for item in data["facts"]],
+            "replay": None if data["replay"] is None else Failed._of(data["replay"]),
+            "events": [Event._of(item) for item in data["events"]],
+            "settings": [Settings._of(item) for item in data["settings"]],
+            "snapshots": [Verified._of(item) for item in data["snapshots"]],
+        }
+        return cls(**_but_schema(data) | base | nested)

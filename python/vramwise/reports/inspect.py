@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ._base import BaseReport
+from ._base import BaseReport, _but_schema
 
 
 @dataclass(frozen=True)
@@ -15,10 +15,7 @@ class After:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> After:
-        return cls(
-            name=data["name"],
-            times=data["times"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -28,10 +25,7 @@ class Oom:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Oom:
-        return cls(
-            event=data["event"],
-            size_bytes=data["size_bytes"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -44,13 +38,7 @@ class GroupReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> GroupReport:
-        return cls(
-            name=data["name"],
-            bytes=data["bytes"],
-            requested_bytes=data["requested_bytes"],
-            blocks=data["blocks"],
-            percent=data["percent"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -61,11 +49,7 @@ class RuleReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> RuleReport:
-        return cls(
-            rule=data["rule"],
-            bytes=data["bytes"],
-            blocks=data["blocks"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -83,18 +67,10 @@ class PoolReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> PoolReport:
-        return cls(
-            pool_id=tuple(data["pool_id"]),
-            small=data["small"],
-            stream=data["stream"],
-            segments=data["segments"],
-            reserved_bytes=data["reserved_bytes"],
-            allocated_bytes=data["allocated_bytes"],
-            pending_free_bytes=data["pending_free_bytes"],
-            split_bytes=data["split_bytes"],
-            cached_bytes=data["cached_bytes"],
-            largest_block_bytes=data["largest_block_bytes"],
-        )
+        nested = {
+            "pool_id": tuple(data["pool_id"]),
+        }
+        return cls(**data | nested)
 
 
 @dataclass(frozen=True)
@@ -109,15 +85,7 @@ class PinReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> PinReport:
-        return cls(
-            name=data["name"],
-            segments=data["segments"],
-            segment_bytes=data["segment_bytes"],
-            free_bytes=data["free_bytes"],
-            held_bytes=data["held_bytes"],
-            blocks=data["blocks"],
-            held_by_others_bytes=data["held_by_others_bytes"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -128,11 +96,7 @@ class ColumnReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> ColumnReport:
-        return cls(
-            first_event=data["first_event"],
-            allocated_bytes=data["allocated_bytes"],
-            reserved_bytes=data["reserved_bytes"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -142,10 +106,7 @@ class Warned:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Warned:
-        return cls(
-            code=data["code"],
-            message=data["message"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -162,14 +123,10 @@ class PeakReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> PeakReport:
-        return cls(
-            bytes=data["bytes"],
-            exact=data["exact"],
-            event=data["event"],
-            since_start_us=data["since_start_us"],
-            within=data["within"],
-            after=None if data["after"] is None else After._of(data["after"]),
-        )
+        nested = {
+            "after": None if data["after"] is None else After._of(data["after"]),
+        }
+        return cls(**data | nested)
 
 
 @dataclass(frozen=True)
@@ -183,13 +140,10 @@ class CategoryReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> CategoryReport:
-        return cls(
-            category=data["category"],
-            bytes=data["bytes"],
-            blocks=data["blocks"],
-            percent=data["percent"],
-            rules=[RuleReport._of(item) for item in data["rules"]],
-        )
+        nested = {
+            "rules": [RuleReport._of(item) for item in data["rules"]],
+        }
+        return cls(**data | nested)
 
 
 @dataclass(frozen=True)
@@ -204,13 +158,10 @@ class FreeReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> FreeReport:
-        return cls(
-            split_bytes=data["split_bytes"],
-            cached_bytes=data["cached_bytes"],
-            largest_block_bytes=data["largest_block_bytes"],
-            private_pool_bytes=data["private_pool_bytes"],
-            pools=[PoolReport._of(item) for item in data["pools"]],
-        )
+        nested = {
+            "pools": [PoolReport._of(item) for item in data["pools"]],
+        }
+        return cls(**data | nested)
 
 
 @dataclass(frozen=True)
@@ -229,16 +180,11 @@ class PinnedReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> PinnedReport:
-        return cls(
-            at=data["at"],
-            event=data["event"],
-            since_start_us=data["since_start_us"],
-            within=data["within"],
-            after=None if data["after"] is None else After._of(data["after"]),
-            free_bytes=data["free_bytes"],
-            pins_total=data["pins_total"],
-            pins=[PinReport._of(item) for item in data["pins"]],
-        )
+        nested = {
+            "after": None if data["after"] is None else After._of(data["after"]),
+            "pins": [PinReport._of(item) for item in data["pins"]],
+        }
+        return cls(**data | nested)
 
 
 @dataclass(frozen=True)
@@ -250,12 +196,13 @@ class PeaksReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> PeaksReport:
-        return cls(
-            allocated=PeakReport._of(data["allocated"]),
-            reserved=PeakReport._of(data["reserved"]),
-            active=PeakReport._of(data["active"]),
-            requested=PeakReport._of(data["requested"]),
-        )
+        nested = {
+            "allocated": PeakReport._of(data["allocated"]),
+            "reserved": PeakReport._of(data["reserved"]),
+            "active": PeakReport._of(data["active"]),
+            "requested": PeakReport._of(data["requested"]),
+        }
+        return cls(**data | nested)
 
 
 @dataclass(frozen=True)
@@ -290,30 +237,13 @@ class MemoryReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> MemoryReport:
-        return cls(
-            at=data["at"],
-            event=data["event"],
-            since_start_us=data["since_start_us"],
-            within=data["within"],
-            after=None if data["after"] is None else After._of(data["after"]),
-            exact=data["exact"],
-            reserved_bytes=data["reserved_bytes"],
-            allocated_bytes=data["allocated_bytes"],
-            allocated_blocks=data["allocated_blocks"],
-            requested_bytes=data["requested_bytes"],
-            rounding_bytes=data["rounding_bytes"],
-            pending_free_bytes=data["pending_free_bytes"],
-            pending_free_blocks=data["pending_free_blocks"],
-            without_stack_bytes=data["without_stack_bytes"],
-            without_stack_blocks=data["without_stack_blocks"],
-            before_recording_bytes=data["before_recording_bytes"],
-            before_recording_blocks=data["before_recording_blocks"],
-            by=data["by"],
-            groups_total=data["groups_total"],
-            groups=[GroupReport._of(item) for item in data["groups"]],
-            categories=[CategoryReport._of(item) for item in data["categories"]],
-            free=None if data["free"] is None else FreeReport._of(data["free"]),
-        )
+        nested = {
+            "after": None if data["after"] is None else After._of(data["after"]),
+            "groups": [GroupReport._of(item) for item in data["groups"]],
+            "categories": [CategoryReport._of(item) for item in data["categories"]],
+            "free": None if data["free"] is None else FreeReport._of(data["free"]),
+        }
+        return cls(**data | nested)
 
 
 @dataclass(frozen=True)
@@ -334,19 +264,14 @@ class Device:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Device:
-        return cls(
-            device=data["device"],
-            events=data["events"],
-            evidence=data["evidence"],
-            evidence_reason=data["evidence_reason"],
-            peaks=None if data["peaks"] is None else PeaksReport._of(data["peaks"]),
-            oom=[Oom._of(item) for item in data["oom"]],
-            has_stacks=data["has_stacks"],
-            memory=MemoryReport._of(data["memory"]),
-            pinned=[PinnedReport._of(item) for item in data["pinned"]],
-            timeline=[ColumnReport._of(item) for item in data["timeline"]],
-            assumptions=data["assumptions"],
-        )
+        nested = {
+            "peaks": None if data["peaks"] is None else PeaksReport._of(data["peaks"]),
+            "oom": [Oom._of(item) for item in data["oom"]],
+            "memory": MemoryReport._of(data["memory"]),
+            "pinned": [PinnedReport._of(item) for item in data["pinned"]],
+            "timeline": [ColumnReport._of(item) for item in data["timeline"]],
+        }
+        return cls(**data | nested)
 
 
 @dataclass(frozen=True, repr=False)
@@ -361,10 +286,8 @@ class InspectReport(BaseReport):
 
     @classmethod
     def _of(cls, data: dict[str, Any], **base: Any) -> InspectReport:
-        return cls(
-            file=data["file"],
-            torch_version=data["torch_version"],
-            devices=[Device._of(item) for item in data["devices"]],
-            warnings=[Warned._of(item) for item in data["warnings"]],
-            **base,
-        )
+        nested = {
+            "devices": [Device._of(item) for item in data["devices"]],
+            "warnings": [Warned._of(item) for item in data["warnings"]],
+        }
+        return cls(**_but_schema(data) | base | nested)

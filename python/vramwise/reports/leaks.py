@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ._base import BaseReport
+from ._base import BaseReport, _but_schema
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,7 @@ class LeakReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> LeakReport:
-        return cls(
-            place=data["place"],
-            frames=data["frames"],
-            bytes_per_step=data["bytes_per_step"],
-            blocks_per_step=data["blocks_per_step"],
-            steps=data["steps"],
-            steps_grown=data["steps_grown"],
-            bytes=data["bytes"],
-            confidence=data["confidence"],
-            series_bytes=data["series_bytes"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -45,11 +35,7 @@ class FilledReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> FilledReport:
-        return cls(
-            place=data["place"],
-            bytes=data["bytes"],
-            last_step=data["last_step"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -68,16 +54,11 @@ class Device:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Device:
-        return cls(
-            device=data["device"],
-            events=data["events"],
-            steps_from=data["steps_from"],
-            steps_by=data["steps_by"],
-            steps=data["steps"],
-            too_few_steps=data["too_few_steps"],
-            leaks=[LeakReport._of(item) for item in data["leaks"]],
-            filled=[FilledReport._of(item) for item in data["filled"]],
-        )
+        nested = {
+            "leaks": [LeakReport._of(item) for item in data["leaks"]],
+            "filled": [FilledReport._of(item) for item in data["filled"]],
+        }
+        return cls(**data | nested)
 
 
 @dataclass(frozen=True)
@@ -87,10 +68,10 @@ class File:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> File:
-        return cls(
-            file=data["file"],
-            devices=[Device._of(item) for item in data["devices"]],
-        )
+        nested = {
+            "devices": [Device._of(item) for item in data["devices"]],
+        }
+        return cls(**data | nested)
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,8 +83,7 @@ class LeaksReport(BaseReport):
 
     @classmethod
     def _of(cls, data: dict[str, Any], **base: Any) -> LeaksReport:
-        return cls(
-            leaks_found=data["leaks_found"],
-            files=[File._of(item) for item in data["files"]],
-            **base,
-        )
+        nested = {
+            "files": [File._of(item) for item in data["files"]],
+        }
+        return cls(**_but_schema(data) | base | nested)

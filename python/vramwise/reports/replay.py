@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ._base import BaseReport
+from ._base import BaseReport, _but_schema
 
 
 @dataclass(frozen=True)
@@ -15,10 +15,7 @@ class SettingsReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> SettingsReport:
-        return cls(
-            recorded=data["recorded"],
-            replayed=data["replayed"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -31,13 +28,7 @@ class DivergenceReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> DivergenceReport:
-        return cls(
-            event=data["event"],
-            expected=data["expected"],
-            got=data["got"],
-            why=data["why"],
-            context=data["context"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -49,12 +40,7 @@ class DeviceCalls:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> DeviceCalls:
-        return cls(
-            malloc=data["malloc"],
-            free=data["free"],
-            map=data["map"],
-            unmap=data["unmap"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -67,13 +53,7 @@ class OomReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> OomReport:
-        return cls(
-            event=data["event"],
-            size_bytes=data["size_bytes"],
-            device_request_bytes=data["device_request_bytes"],
-            allocated_bytes=data["allocated_bytes"],
-            reserved_bytes=data["reserved_bytes"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -98,26 +78,10 @@ class Verify:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Verify:
-        return cls(
-            allocs=data["allocs"],
-            allocs_exact=data["allocs_exact"],
-            segment_allocs=data["segment_allocs"],
-            segment_allocs_exact=data["segment_allocs_exact"],
-            segment_frees=data["segment_frees"],
-            segment_frees_exact=data["segment_frees_exact"],
-            segment_maps=data["segment_maps"],
-            segment_maps_exact=data["segment_maps_exact"],
-            segment_unmaps=data["segment_unmaps"],
-            segment_unmaps_exact=data["segment_unmaps_exact"],
-            ooms=data["ooms"],
-            ooms_exact=data["ooms_exact"],
-            final_state_exact=data["final_state_exact"],
-            final_state_difference=data["final_state_difference"],
-            first_divergence=None
-            if data["first_divergence"] is None
-            else DivergenceReport._of(data["first_divergence"]),
-            impossible=data["impossible"],
-        )
+        nested = {
+            "first_divergence": None if data["first_divergence"] is None else DivergenceReport._of(data["first_divergence"]),
+        }
+        return cls(**data | nested)
 
 
 @dataclass(frozen=True, repr=False)
@@ -143,21 +107,11 @@ class ReplayReport(BaseReport):
 
     @classmethod
     def _of(cls, data: dict[str, Any], **base: Any) -> ReplayReport:
-        return cls(
-            file=data["file"],
-            device=data["device"],
-            torch_version_guess=data["torch_version_guess"],
-            torch_version=data["torch_version"],
-            events=data["events"],
-            settings=SettingsReport._of(data["settings"]),
-            capacity_bytes=data["capacity_bytes"],
-            verify=None if data["verify"] is None else Verify._of(data["verify"]),
-            stats=data["stats"],
-            peak_reserved_bytes_range=tuple(data["peak_reserved_bytes_range"]),
-            device_calls=DeviceCalls._of(data["device_calls"]),
-            oom=[OomReport._of(item) for item in data["oom"]],
-            pools=data["pools"],
-            assumptions=data["assumptions"],
-            warnings=data["warnings"],
-            **base,
-        )
+        nested = {
+            "settings": SettingsReport._of(data["settings"]),
+            "verify": None if data["verify"] is None else Verify._of(data["verify"]),
+            "peak_reserved_bytes_range": tuple(data["peak_reserved_bytes_range"]),
+            "device_calls": DeviceCalls._of(data["device_calls"]),
+            "oom": [OomReport._of(item) for item in data["oom"]],
+        }
+        return cls(**_but_schema(data) | base | nested)

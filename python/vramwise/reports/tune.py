@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ._base import BaseReport
+from ._base import BaseReport, _but_schema
 
 
 @dataclass(frozen=True)
@@ -19,14 +19,7 @@ class FileReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> FileReport:
-        return cls(
-            file=data["file"],
-            device=data["device"],
-            events=data["events"],
-            allocs=data["allocs"],
-            allocs_exact=data["allocs_exact"],
-            exact=data["exact"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -38,12 +31,7 @@ class DeviceCalls:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> DeviceCalls:
-        return cls(
-            malloc=data["malloc"],
-            free=data["free"],
-            map=data["map"],
-            unmap=data["unmap"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -68,23 +56,11 @@ class Recommended:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Recommended:
-        return cls(
-            conf=data["conf"],
-            peak_reserved_bytes=data["peak_reserved_bytes"],
-            peak_reserved_bytes_range=tuple(data["peak_reserved_bytes_range"]),
-            peak_allocated_bytes=data["peak_allocated_bytes"],
-            oom_rate=data["oom_rate"],
-            largest_free_block_bytes=data["largest_free_block_bytes"],
-            inactive_split_bytes=data["inactive_split_bytes"],
-            num_alloc_retries=data["num_alloc_retries"],
-            device_calls=DeviceCalls._of(data["device_calls"]),
-            device_call_ms=data["device_call_ms"],
-            smallest_capacity_bytes=data["smallest_capacity_bytes"],
-            dominated=data["dominated"],
-            env=data["env"],
-            env_alternatives=data["env_alternatives"],
-            changes_anything=data["changes_anything"],
-        )
+        nested = {
+            "peak_reserved_bytes_range": tuple(data["peak_reserved_bytes_range"]),
+            "device_calls": DeviceCalls._of(data["device_calls"]),
+        }
+        return cls(**data | nested)
 
 
 @dataclass(frozen=True)
@@ -93,9 +69,7 @@ class Limit:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Limit:
-        return cls(
-            peak_live_bytes=data["peak_live_bytes"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -105,10 +79,7 @@ class Load:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Load:
-        return cls(
-            kind=data["kind"],
-            why=data["why"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -122,14 +93,7 @@ class OptionReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> OptionReport:
-        return cls(
-            option=data["option"],
-            tried=data["tried"],
-            best=data["best"],
-            best_change_bytes=data["best_change_bytes"],
-            worst_change_bytes=data["worst_change_bytes"],
-            text=data["text"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -149,20 +113,11 @@ class Candidate:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Candidate:
-        return cls(
-            conf=data["conf"],
-            peak_reserved_bytes=data["peak_reserved_bytes"],
-            peak_reserved_bytes_range=tuple(data["peak_reserved_bytes_range"]),
-            peak_allocated_bytes=data["peak_allocated_bytes"],
-            oom_rate=data["oom_rate"],
-            largest_free_block_bytes=data["largest_free_block_bytes"],
-            inactive_split_bytes=data["inactive_split_bytes"],
-            num_alloc_retries=data["num_alloc_retries"],
-            device_calls=DeviceCalls._of(data["device_calls"]),
-            device_call_ms=data["device_call_ms"],
-            smallest_capacity_bytes=data["smallest_capacity_bytes"],
-            dominated=data["dominated"],
-        )
+        nested = {
+            "peak_reserved_bytes_range": tuple(data["peak_reserved_bytes_range"]),
+            "device_calls": DeviceCalls._of(data["device_calls"]),
+        }
+        return cls(**data | nested)
 
 
 @dataclass(frozen=True, repr=False)
@@ -186,20 +141,13 @@ class TuneReport(BaseReport):
 
     @classmethod
     def _of(cls, data: dict[str, Any], **base: Any) -> TuneReport:
-        return cls(
-            files=[FileReport._of(item) for item in data["files"]],
-            torch_version=data["torch_version"],
-            capacity_bytes=data["capacity_bytes"],
-            baseline=Candidate._of(data["baseline"]),
-            recommended=Recommended._of(data["recommended"]),
-            gain_bytes=data["gain_bytes"],
-            gain_percent=data["gain_percent"],
-            candidates=[Candidate._of(item) for item in data["candidates"]],
-            limit=Limit._of(data["limit"]),
-            load=Load._of(data["load"]),
-            options=[OptionReport._of(item) for item in data["options"]],
-            runs_per_candidate=data["runs_per_candidate"],
-            assumptions=data["assumptions"],
-            warnings=data["warnings"],
-            **base,
-        )
+        nested = {
+            "files": [FileReport._of(item) for item in data["files"]],
+            "baseline": Candidate._of(data["baseline"]),
+            "recommended": Recommended._of(data["recommended"]),
+            "candidates": [Candidate._of(item) for item in data["candidates"]],
+            "limit": Limit._of(data["limit"]),
+            "load": Load._of(data["load"]),
+            "options": [OptionReport._of(item) for item in data["options"]],
+        }
+        return cls(**_but_schema(data) | base | nested)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ._base import BaseReport
+from ._base import BaseReport, _but_schema
 
 
 @dataclass(frozen=True)
@@ -30,23 +30,7 @@ class DeviceReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> DeviceReport:
-        return cls(
-            device=data["device"],
-            events=data["events"],
-            actions=data["actions"],
-            events_with_stack=data["events_with_stack"],
-            time_span_us=data["time_span_us"],
-            streams=data["streams"],
-            pools=data["pools"],
-            segments=data["segments"],
-            expandable_segments=data["expandable_segments"],
-            blocks=data["blocks"],
-            reserved_bytes=data["reserved_bytes"],
-            active_bytes=data["active_bytes"],
-            starts_empty=data["starts_empty"],
-            replayable=data["replayable"],
-            reasons=data["reasons"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True)
@@ -56,10 +40,7 @@ class WarningReport:
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> WarningReport:
-        return cls(
-            code=data["code"],
-            message=data["message"],
-        )
+        return cls(**data)
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,17 +64,8 @@ class ValidateReport(BaseReport):
 
     @classmethod
     def _of(cls, data: dict[str, Any], **base: Any) -> ValidateReport:
-        return cls(
-            file=data["file"],
-            other_producer=data["other_producer"],
-            torch_version_guess=data["torch_version_guess"],
-            settings=data["settings"],
-            replayable=data["replayable"],
-            devices=[DeviceReport._of(item) for item in data["devices"]],
-            annotations=data["annotations"],
-            stacks=data["stacks"],
-            frames=data["frames"],
-            unknown_keys=data["unknown_keys"],
-            warnings=[WarningReport._of(item) for item in data["warnings"]],
-            **base,
-        )
+        nested = {
+            "devices": [DeviceReport._of(item) for item in data["devices"]],
+            "warnings": [WarningReport._of(item) for item in data["warnings"]],
+        }
+        return cls(**_but_schema(data) | base | nested)
