@@ -22,11 +22,15 @@ pub(super) fn stage(profile: &str, target: &Path) -> Result<Vec<PathBuf>> {
         .iter()
         .filter(|(package, _)| metadata.members().iter().any(|m| m.name == *package))
         .collect();
-    let mut build = shell::cargo(&["build", "--profile", profile, "--package", "vramwise-cli"]);
+    // With the features of what it depends on as the extension module has them: so both share what is built.
+    let mut program = shell::cargo(&["build", "--profile", profile, "--bin", "vramwise"]);
+    program.args(["--package", "vramwise-cli", "--package", "vramwise-python"]);
+    shell::run(super::slim(&mut program, profile))?;
     if cfg!(target_os = "linux") {
+        let mut build = shell::cargo(&["build", "--profile", profile]);
         build.args(libraries.iter().flat_map(|(package, _)| ["--package", *package]));
+        shell::run(super::slim(&mut build, profile))?;
     }
-    shell::run(super::slim(&mut build, profile))?;
     // The directory of the profile `dev` has another name.
     let built = target.join(if profile == "dev" { "debug" } else { profile });
     let package = shell::root().join("python");
