@@ -8,6 +8,7 @@ from pathlib import Path
 
 
 def main() -> int:
+    """Does what the arguments say; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m vramwise.allocator", description=__doc__)
     parser.add_argument("--build", metavar="DIR", type=Path, help="compile the shim for this PyTorch into a directory")
     arguments = parser.parse_args()

@@ -92,8 +92,8 @@ def _compiler(torch: ModuleType) -> str:
         if found:
             return found
     raise NotAvailableError(
-        f"there is no ready-made shim for PyTorch {torch.__version__}, and no C++ compiler to make one (install g++, or "
-        "name a compiler in CXX)",
+        f"there is no ready-made shim for PyTorch {torch.__version__}, and no C++ compiler to make one (install g++, "
+        "or name a compiler in CXX)",
         missing="compiler",
     )
 
@@ -130,8 +130,8 @@ def _cuda_headers(torch_root: Path) -> list[Path]:
         if all(any((place / name).is_file() for place in present) for name in wanted):
             return present
     raise NotAvailableError(
-        "there is no ready-made shim for this PyTorch, and no CUDA headers to compile one: install the package triton, or "
-        "set CUDA_HOME",
+        "there is no ready-made shim for this PyTorch, and no CUDA headers to compile one: install the package triton, "
+        "or set CUDA_HOME",
         missing="CUDA headers",
     )
 

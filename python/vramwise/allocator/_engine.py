@@ -48,9 +48,7 @@ class Engine:
         get.restype, get.argtypes = ctypes.c_void_p, [ctypes.c_uint32]
         self.table = get(VERSION)
         if not self.table:
-            raise NotAvailableError(
-                f"{self.path} is of another version of vramwise than this package", missing=LIBRARY
-            )
+            raise NotAvailableError(f"{self.path} is of another version of vramwise than this package", missing=LIBRARY)
         self._functions = _Table.from_address(self.table)
 
     def set_settings(self, device: int, text: str) -> str:

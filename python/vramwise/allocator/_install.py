@@ -51,8 +51,8 @@ def install_allocator(settings: Settings | None = None, *, required: bool = Fals
     allocator stays and standard error gets a line with the reason.
 
     Args:
-        settings: the allocator's settings, for all devices or by device (``{"cuda:0": "...", 1: "..."}``). They come on top
-            of PYTORCH_CUDA_ALLOC_CONF.
+        settings: the allocator's settings, for all devices or by device (``{"cuda:0": "...", 1: "..."}``). They come on
+            top of PYTORCH_CUDA_ALLOC_CONF.
         required: raise instead of going on with PyTorch's allocator.
 
     Returns:
@@ -132,7 +132,8 @@ def _torch() -> ModuleType:
         raise NotAvailableError("PYTORCH_NO_CUDA_MEMORY_CACHING is set", missing="permission")
     if torch.cuda.is_initialized():
         raise NotAvailableError(_shim.OUTCOMES[2], missing="time")
-    return torch
+    module: ModuleType = torch
+    return module
 
 
 def _torch_version() -> str:

@@ -25,5 +25,5 @@ def autoload() -> None:
         from ._install import install_allocator
 
         install_allocator(settings)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  (whatever it is, torch must be imported)
         print(f"vramwise: {VARIABLE}: {error}; PyTorch's own allocator is used", file=sys.stderr)
