@@ -179,6 +179,7 @@ class Snapshot:
         capacity: Size | None = None,
         addresses: Snapshot | None = None,
         emit: StrPath | None = None,
+        allocator: str | None = None,
         total: Size | None = None,
         device: int | None = None,
         torch: str | None = None,
@@ -194,6 +195,8 @@ class Snapshot:
             capacity: bytes that the process may hold.
             addresses: a recording to take the driver's addresses from, instead of a model of the driver.
             emit: a file to write the state at the end to, as a snapshot. It must not exist.
+            allocator: ``"vramwise"`` asks what the program would have held under vramwise's own allocator
+                (``drop_in`` of the report), too.
             total: memory of the card, which decides how expandable segments are reserved.
             device: the device.
             torch: the version whose allocator is meant.
@@ -203,7 +206,7 @@ class Snapshot:
             NoHistoryError: The file has no history.
             ArgumentError: An argument means nothing for this file.
         """
-        options = _options(conf=conf, capacity=capacity, total=total, device=device, torch=torch)
+        options = _options(conf=conf, capacity=capacity, allocator=allocator, total=total, device=device, torch=torch)
         for event, settings in (conf_at or {}).items():
             options.append(f"--conf-at={event}={settings}")
         snapshots = [self]

@@ -72,10 +72,11 @@ def test_every_kind_of_source_gives_the_same_snapshot(tmp_path):
         (lambda s: s.replay(), ["replay"]),
         (lambda s: s.replay(conf="expandable_segments:True"), ["replay", "--conf", "expandable_segments:True"]),
         (lambda s: s.replay(capacity=2**30), ["replay", "--capacity", "1GiB"]),
+        (lambda s: s.replay(allocator="vramwise"), ["replay", "--allocator", "vramwise"]),
         (lambda s: s.tune(candidates=12), ["tune", "--candidates", "12"]),
         (lambda s: s.leaks(), ["leaks"]),
     ],
-    ids=["summary", "peak", "replay", "what-if", "capacity", "tune", "leaks"],
+    ids=["summary", "peak", "replay", "what-if", "capacity", "drop-in", "tune", "leaks"],
 )
 def test_python_and_the_program_say_the_same(lstm, ask, command):
     report = ask(lstm)

@@ -57,6 +57,28 @@ class OomReport:
 
 
 @dataclass(frozen=True)
+class DropInOom:
+    event: int
+    size_bytes: int
+
+    @classmethod
+    def _of(cls, data: dict[str, Any]) -> DropInOom:
+        return cls(**data)
+
+
+@dataclass(frozen=True)
+class DropInCalls:
+    create: int
+    release: int
+    map: int
+    unmap: int
+
+    @classmethod
+    def _of(cls, data: dict[str, Any]) -> DropInCalls:
+        return cls(**data)
+
+
+@dataclass(frozen=True)
 class Verify:
     allocs: int
     allocs_exact: int
@@ -84,6 +106,31 @@ class Verify:
         return cls(**data | nested)
 
 
+@dataclass(frozen=True)
+class DropInReport:
+    """What it would have held."""
+
+    peak_held_bytes: int
+    """Most physical memory held at one time, bytes."""
+    peak_requested_bytes: int
+    """Most memory asked for at one time, bytes: what any allocator needs."""
+    ratio: float | None
+    """Held ÷ requested."""
+    private_peaks_bytes: int
+    """The peaks of private pools added up, bytes."""
+    oom: list[DropInOom]
+    """Requests without memory."""
+    device_calls: DropInCalls
+
+    @classmethod
+    def _of(cls, data: dict[str, Any]) -> DropInReport:
+        nested = {
+            "oom": [DropInOom._of(item) for item in data["oom"]],
+            "device_calls": DropInCalls._of(data["device_calls"]),
+        }
+        return cls(**data | nested)
+
+
 @dataclass(frozen=True, repr=False)
 class ReplayReport(BaseReport):
     """What ``vramwise replay`` reports; ``print`` shows it as the program does."""
@@ -102,6 +149,8 @@ class ReplayReport(BaseReport):
     device_calls: DeviceCalls
     oom: list[OomReport]
     pools: int
+    drop_in: DropInReport | None
+    """The same program under vramwise's allocator, where that was asked."""
     assumptions: list[str]
     warnings: list[str]
 
@@ -113,5 +162,6 @@ class ReplayReport(BaseReport):
             "peak_reserved_bytes_range": tuple(data["peak_reserved_bytes_range"]),
             "device_calls": DeviceCalls._of(data["device_calls"]),
             "oom": [OomReport._of(item) for item in data["oom"]],
+            "drop_in": None if data["drop_in"] is None else DropInReport._of(data["drop_in"]),
         }
         return cls(**_but_schema(data) | base | nested)
