@@ -35,7 +35,8 @@ pub(crate) fn pip(python: &Path, args: &[&str]) -> Result<std::process::Command>
     if !shell::succeeds(&mut shell::command(python, &["-c", "import pip"])) {
         shell::run(&mut shell::command(python, &["-m", "ensurepip", "--default-pip"]))?;
     }
-    let mut command = shell::command(python, &["-m", "pip"]);
-    command.args(args).args(["--quiet", "--disable-pip-version-check"]);
+    let mut command =
+        shell::command(python, &["-m", "pip", "--quiet", "--disable-pip-version-check"]);
+    command.args(args);
     Ok(command)
 }
