@@ -1,6 +1,7 @@
 // Loops over PyTorch's C++ allocator interface, with no tensor on top: whatever allocator is installed is what is measured.
 // Each function fills `out` with the nanoseconds of one pair of raw_alloc and raw_delete: median, p99, longest, mean.
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
@@ -79,7 +80,14 @@ template <class Work>
 void on_threads(int threads, double* out, Work work) {
   std::vector<Samples> samples(threads);
   std::vector<std::thread> running;
-  for (int i = 0; i < threads; i++) running.emplace_back([&, i] { work(i, samples[i]); });
+  // The first works on the caller's thread, as a program's main thread does; the others choose their device, as PyTorch's do.
+  for (int i = 1; i < threads; i++) {
+    running.emplace_back([&, i] {
+      c10::cuda::set_device(0);
+      work(i, samples[i]);
+    });
+  }
+  work(0, samples[0]);
   for (auto& thread : running) thread.join();
   Samples all;
   for (auto& part : samples) {

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from .allocator import allocator_status as allocator_status
     from .allocator import install_allocator as install_allocator
     from .allocator import set_settings as set_settings
+    from .available import Headroom as Headroom
+    from .available import headroom as headroom
     from .batch_size import find_executable_batch_size as find_executable_batch_size
     from .errors import VramwiseError as VramwiseError
     from .files import Snapshot as Snapshot
+    from .files import explain_text as explain_text
     from .files import read as read
-    from .available import Headroom as Headroom
-    from .available import headroom as headroom
     from .microbatch import MicroBatcher as MicroBatcher
     from .microbatch import oom_retry as oom_retry
     from .monitor import log_memory as log_memory
@@ -39,6 +40,7 @@ _HOME = {
     "Snapshot": "files",
     "VramwiseError": "errors",
     "allocator_status": "allocator",
+    "explain_text": "files",
     "find_executable_batch_size": "batch_size",
     "headroom": "available",
     "install_allocator": "allocator",

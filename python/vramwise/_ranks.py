@@ -95,7 +95,7 @@ def _initialised() -> Any | None:
 
 def _group_for_votes(distributed: Any) -> Any:
     """The world itself over gloo, or a gloo group beside it, made once per world."""
-    global _made  # noqa: PLW0603 (one group for each world)
+    global _made
     world = distributed.group.WORLD
     if _made is not None and _made[0] is world:
         return _made[1]

@@ -36,7 +36,7 @@ def run(words: list[str], wish: str, status_file: str) -> int:
         environment = {**program_environment(), status_file: str(path)}
         child = [*line, "--", sys.executable, "-m", "pytest", *words]
         try:
-            ended = subprocess.run(child, env=environment, check=False).returncode  # noqa: S603 (pytest again)
+            ended = subprocess.run(child, env=environment, check=False).returncode
         except OSError as error:
             return _refuse(f"{program} cannot be run: {error}")
         except KeyboardInterrupt:

@@ -12,6 +12,6 @@ def warn(message: str) -> None:
     try:
         # The line named is of no use here, since it may be one inside the allocator.
         warnings.warn(message, RuntimeWarning, stacklevel=3)
-    except Exception:
+    except Exception:  # noqa: BLE001  (a warning that is made an error is one of any class)
         with contextlib.suppress(Exception):
             print(f"vramwise: {message}", file=sys.stderr)

@@ -47,6 +47,51 @@ class OtherRankError(VramwiseError, RuntimeError):
     """
 
 
+class NoHistoryError(VramwiseError, ValueError):
+    """A snapshot has no history of the allocator, and the question needs one.
+
+    Attributes:
+        path: the file as it was given.
+    """
+
+    def __init__(self, message: str, *, path: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class NotReproducedError(VramwiseError, RuntimeError):
+    """The model does not reproduce a recording, so that a replay of it proves nothing.
+
+    Attributes:
+        path: the file as it was given.
+        device: the device.
+        allocs: allocations of the recording.
+        allocs_exact: those whose address the model reproduced.
+        first_divergence_event: the event where model and recording part, or ``None``.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str = "",
+        device: int = 0,
+        allocs: int = 0,
+        allocs_exact: int = 0,
+        first_divergence_event: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.path = path
+        self.device = device
+        self.allocs = allocs
+        self.allocs_exact = allocs_exact
+        self.first_divergence_event = first_divergence_event
+
+
+class ArgumentError(VramwiseError, ValueError):
+    """An argument means nothing, or nothing for this file; the message says what to do."""
+
+
 class SettingsError(VramwiseError, ValueError):
     """A string of allocator settings that PyTorch would refuse, or that means something else than it seems.
 
@@ -71,3 +116,7 @@ class NotAvailableError(VramwiseError, RuntimeError):
     def __init__(self, message: str, *, missing: str = "") -> None:
         super().__init__(message)
         self.missing = missing
+
+
+class VramwiseWarning(UserWarning):
+    """Something that an answer leaves open, or that was decided for the caller."""

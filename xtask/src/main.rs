@@ -9,9 +9,13 @@ mod ci;
 mod conformance;
 mod fuzz;
 mod metadata;
+mod python;
+mod python_env;
+mod report_types;
 mod shell;
 mod test;
 mod tidy;
+mod wheel;
 
 use std::process::ExitCode;
 
@@ -37,6 +41,12 @@ enum Task {
     Bench(bench::Args),
     /// Record programs with the given PyTorch releases on the emulated device; replays must reproduce them.
     Conformance(conformance::Args),
+    /// Build the Python package, check its style and types, and run the Python tests against it.
+    Python(python::Args),
+    /// Write the reports' Python classes from their JSON Schemas.
+    ReportTypes,
+    /// Build the Python package as a wheel, with the program and its libraries inside, and check it.
+    Wheel(wheel::Args),
     /// Feed mutated input to every parser, on stable Rust and for a bounded number of inputs.
     Fuzz(fuzz::Args),
 }
@@ -48,6 +58,9 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(),
         Task::Bench(args) => bench::run(&args),
         Task::Conformance(args) => conformance::run(&args),
+        Task::Python(args) => python::test(args.tools),
+        Task::ReportTypes => report_types::run(),
+        Task::Wheel(args) => wheel::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
     };
     match result {

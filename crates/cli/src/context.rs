@@ -1,12 +1,16 @@
 //! What every command needs: the global options, the streams, and the place for the report.
 
+use std::cell::RefCell;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 
 use crate::args::Global;
 use crate::destination::Destination;
+use crate::embed::{Answer, Content, Given};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::style::Style;
@@ -20,6 +24,15 @@ pub(crate) struct Context {
     width: Option<usize>,
     notes: Style,
     output: Option<Destination>,
+    /// Set where a program embeds the commands.
+    embedded: Option<RefCell<Embedded>>,
+    stop: Arc<AtomicBool>,
+}
+
+/// What a program gave, and what it will get.
+struct Embedded {
+    given: Vec<Given>,
+    answer: Answer,
 }
 
 impl Context {
@@ -35,8 +48,40 @@ impl Context {
             width: if on_terminal { terminal_width() } else { None },
             notes: Style::new(global.colour, io::stderr().is_terminal()),
             output,
+            embedded: None,
+            stop: Arc::default(),
             global,
         })
+    }
+
+    /// The surroundings of a command that prints nothing.
+    pub(crate) fn embedded(global: Global, given: Vec<Given>, stop: Arc<AtomicBool>) -> Self {
+        Self {
+            style: Style::PLAIN,
+            width: None,
+            notes: Style::PLAIN,
+            output: None,
+            embedded: Some(RefCell::new(Embedded { given, answer: Answer::default() })),
+            stop,
+            global,
+        }
+    }
+
+    /// The report of a command that ran embedded.
+    pub(crate) fn into_answer(self) -> Answer {
+        self.embedded.map(RefCell::into_inner).map(|e| e.answer).unwrap_or_default()
+    }
+
+    /// What the embedding program gave under this name, once.
+    pub(crate) fn given(&self, path: &Path) -> Option<Content> {
+        let given = &mut self.embedded.as_ref()?.borrow_mut().given;
+        let place = given.iter().position(|given| given.name == path)?;
+        Some(given.remove(place).content)
+    }
+
+    /// Set where the work is not wanted any more.
+    pub(crate) fn stop(&self) -> &AtomicBool {
+        &self.stop
     }
 
     /// How the report is painted.
@@ -65,6 +110,21 @@ impl Context {
         Destination::new(path, self.global.force)
     }
 
+    /// Gives the report: as JSON where that is asked, else as `text`; an embedding program gets both.
+    pub(crate) fn answer(
+        &self,
+        report: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        if let Some(embedded) = &self.embedded {
+            let (json, text) = (pretty(report)?, text());
+            let answer = &mut embedded.borrow_mut().answer;
+            (answer.json, answer.text) = (json, text);
+            return Ok(());
+        }
+        if self.global.json { self.report(&pretty(report)?) } else { self.report(&text()) }
+    }
+
     /// Writes the report for people.
     pub(crate) fn report(&self, text: &str) -> Result<(), Failure> {
         if let Some(output) = &self.output {
@@ -73,11 +133,6 @@ impl Context {
             return Ok(());
         }
         print(text.as_bytes())
-    }
-
-    /// Writes the report for programs.
-    pub(crate) fn report_json(&self, value: &impl Serialize) -> Result<(), Failure> {
-        self.report(&pretty(value)?)
     }
 
     /// Where a command whose work is a file puts it: into the file of `-o`. To standard output only
@@ -122,7 +177,9 @@ impl Context {
 
     /// A warning; `-q` drops it.
     pub(crate) fn warn(&self, text: &str) {
-        if !self.global.quiet {
+        if let Some(embedded) = &self.embedded {
+            embedded.borrow_mut().answer.warnings.push(printable(text).into_owned());
+        } else if !self.global.quiet {
             self.say_raw(&format!("{} {}", self.notes.warn("warning:"), printable(text)));
         }
     }
@@ -143,7 +200,11 @@ impl Context {
 
     /// A progress bar for work of `total` steps.
     pub(crate) fn progress(&self, doing: &str, total: u64) -> Progress {
-        Progress::new(doing, total, !self.global.quiet && io::stderr().is_terminal())
+        Progress::new(
+            doing,
+            total,
+            !self.global.quiet && self.embedded.is_none() && io::stderr().is_terminal(),
+        )
     }
 
     fn say(&self, text: &str) {
@@ -151,6 +212,9 @@ impl Context {
     }
 
     fn say_raw(&self, text: &str) {
+        if self.embedded.is_some() {
+            return;
+        }
         // A closed standard error is no reason to stop the work.
         let _ = writeln!(io::stderr(), "{text}");
     }

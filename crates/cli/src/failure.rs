@@ -3,14 +3,57 @@
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use vramwise_trace::ReadError;
 
 use crate::style::Style;
 use crate::text::printable;
 
+/// What kind of failure, for programs that tell them apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Wrong usage, or something that the other kinds do not cover.
+    #[default]
+    Usage,
+    /// The operating system could not do something with a file.
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's number for it, where it has one.
+        number: Option<i32>,
+    },
+    /// A file is no snapshot, or damaged beyond use.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Where in its uncompressed content, in bytes, where that is known.
+        offset: Option<u64>,
+    },
+    /// A snapshot without the history that the command needs.
+    NoHistory {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Settings that PyTorch would refuse.
+    Settings {
+        /// The whole string.
+        text: String,
+        /// Where in it, in bytes.
+        offset: usize,
+    },
+    /// It was asked to stop.
+    Stopped,
+}
+
+/// `EISDIR`.
+const IS_A_DIRECTORY: i32 = 21;
+
 /// The end of a command that could not do its work; the exit status is 2.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
+    kind: Box<Kind>,
     what: String,
     place: Option<String>,
     hint: Option<String>,
@@ -19,7 +62,7 @@ pub(crate) struct Failure {
 impl Failure {
     /// A failure in one sentence, without full stop.
     pub(crate) fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), place: None, hint: None }
+        Self { kind: Box::default(), what: what.into(), place: None, hint: None }
     }
 
     /// A failure of a library, with the reasons that it gives.
@@ -40,10 +83,54 @@ impl Failure {
     /// A failure of the operating system with a file.
     pub(crate) fn io(doing: &str, path: &Path, error: &io::Error) -> Self {
         Self::new(format!("cannot {doing} {}: {error}", path.display()))
+            .kind(Kind::Io { path: path.to_owned(), number: error.raw_os_error() })
+    }
+
+    /// A file that is no snapshot.
+    pub(crate) fn unreadable(path: &Path, error: ReadError) -> Self {
+        let kind = match &error {
+            ReadError::Io(error) if error.raw_os_error().is_some() => {
+                Kind::Io { path: path.to_owned(), number: error.raw_os_error() }
+            }
+            ReadError::Directory => {
+                Kind::Io { path: path.to_owned(), number: Some(IS_A_DIRECTORY) }
+            }
+            ReadError::Pickle { source, .. } => {
+                Kind::Unreadable { path: path.to_owned(), offset: Some(source.offset) }
+            }
+            _ => Kind::Unreadable { path: path.to_owned(), offset: None },
+        };
+        Self::from_error(&error).about(crate::input::shown(path)).kind(kind)
+    }
+
+    /// The end of a command that was asked to stop.
+    pub(crate) fn stopped() -> Self {
+        Self::new("stopped").kind(Kind::Stopped)
+    }
+
+    /// The same as another kind than [`Kind::Usage`].
+    pub(crate) fn kind(mut self, kind: Kind) -> Self {
+        self.kind = Box::new(kind);
+        self
+    }
+
+    /// What kind of failure it is.
+    pub fn what_kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// Where it happened, if that is known: a file, an event, a byte.
+    pub fn place(&self) -> Option<&str> {
+        self.place.as_deref()
+    }
+
+    /// What the user can do, if anything.
+    pub fn advice(&self) -> Option<&str> {
+        self.hint.as_deref()
     }
 
     /// The sentence alone.
-    pub(crate) fn sentence(&self) -> &str {
+    pub fn sentence(&self) -> &str {
         &self.what
     }
 

@@ -1,6 +1,7 @@
 //! Opening snapshots and understanding settings, for every command that replays.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use vramwise_model::settings::{self, Backend, Config, SettingsError};
 use vramwise_replay::{Recording, VerifyOptions};
@@ -8,17 +9,21 @@ use vramwise_trace::{DeviceTrace, ReadOptions, Snapshot};
 use vramwise_types::TorchVersion;
 
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::embed::Content;
+use crate::failure::{Failure, Kind};
 
 /// Reads a snapshot; `-` is standard input.
-pub(crate) fn read(path: &Path) -> Result<Snapshot, Failure> {
+pub(crate) fn read(path: &Path, context: &Context) -> Result<Arc<Snapshot>, Failure> {
+    if let Some(Content::Snapshot(snapshot)) = context.given(path) {
+        return Ok(snapshot);
+    }
     let options = ReadOptions::default();
     let read = if path.as_os_str() == "-" {
         vramwise_trace::read_reader(std::io::stdin().lock(), &options)
     } else {
         vramwise_trace::read_path(path, &options)
     };
-    read.map_err(|error| Failure::from_error(&error).about(shown(path)))
+    read.map(Arc::new).map_err(|error| Failure::unreadable(path, error))
 }
 
 /// The files that the user named; a directory stands for the snapshots in it, by rank.
@@ -95,6 +100,7 @@ fn no_history(snapshot: &Snapshot, path: &Path) -> Failure {
     Failure::new(format!(
         "there is no allocator history to replay: the file has {segments} segments and no events"
     ))
+    .kind(Kind::NoHistory { path: path.to_owned() })
     .at(shown(path))
     .hint(
         "call torch.cuda.memory._record_memory_history(max_entries=1_000_000) at the start of the \
@@ -156,5 +162,6 @@ fn settings_failure(error: &SettingsError) -> Failure {
         "byte {} of \"{}\"; PyTorch {} {}",
         error.offset, error.text, error.version, error.reaction
     ));
+    let failure = failure.kind(Kind::Settings { text: error.text.clone(), offset: error.offset });
     if hints.is_empty() { failure } else { failure.hint(hints.join("; ")) }
 }

@@ -11,6 +11,8 @@
 //! | 1 | a finding, such as a divergence or a program that does not fit |
 //! | 2 | wrong usage, or input that cannot be read |
 //! | other | `rehearse` passes on the status of a program that failed by itself; `run` becomes the program |
+//!
+//! [`embed`] has the same commands for programs that want the report instead.
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +20,7 @@ mod args;
 mod commands;
 mod context;
 mod destination;
+pub mod embed;
 mod failure;
 mod figures;
 mod input;

@@ -34,7 +34,6 @@ pub(crate) enum Paint {
 
 impl Style {
     /// No colour at all.
-    #[cfg(test)]
     pub(crate) const PLAIN: Style = Style { colour: false };
 
     /// The style for a stream, as the user's choice, the environment and the stream have it.

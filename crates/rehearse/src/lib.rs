@@ -25,6 +25,7 @@ mod session;
 
 pub use child::{Ended, Streams};
 pub use error::RehearsalError;
+pub use libraries::library_places;
 pub use outcome::{DeviceUse, Outcome, Reads, Verdict};
 pub use passes::{Rehearsal, Values};
 pub use python::Torch;

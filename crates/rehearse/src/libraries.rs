@@ -21,17 +21,9 @@ pub(crate) struct Libraries {
 }
 
 impl Libraries {
-    /// Looks in the directory that [`VARIABLE`] names, or else beside the program and where packages put
-    /// libraries.
+    /// Looks for them.
     pub(crate) fn find() -> Result<Self, RehearsalError> {
-        let mut places: Vec<PathBuf> =
-            std::env::var_os(VARIABLE).map(PathBuf::from).into_iter().collect();
-        let program = std::env::current_exe().and_then(fs::canonicalize).unwrap_or_default();
-        if let Some(beside) = program.parent().filter(|_| places.is_empty()) {
-            places.push(beside.to_owned());
-            places.push(beside.join("../lib/vramwise"));
-            places.push(beside.join("deps"));
-        }
+        let places = library_places();
         let find = |name: &'static str| {
             let found = places.iter().map(|place| place.join(name)).find(|path| path.is_file());
             let found = found.and_then(|path| fs::canonicalize(path).ok());
@@ -72,6 +64,39 @@ impl Libraries {
     }
 }
 
+/// Where the shared objects that belong to this program may lie: the directory that VRAMWISE_LIB_DIR names, or else beside the
+/// program and where packages put libraries.
+pub fn library_places() -> Vec<PathBuf> {
+    if let Some(directory) = std::env::var_os(VARIABLE) {
+        return vec![PathBuf::from(directory)];
+    }
+    let program = std::env::current_exe().and_then(fs::canonicalize).unwrap_or_default();
+    let Some(beside) = program.parent() else { return Vec::new() };
+    let mut places = vec![beside.to_owned(), beside.join("../lib/vramwise"), beside.join("deps")];
+    places.extend(of_packages(beside));
+    places
+}
+
+/// Where the Python package has the libraries, for a program that was installed with it: in the `bin` of an
+/// environment, of a system, or beside the packages of `pip install --target`.
+fn of_packages(bin: &Path) -> Vec<PathBuf> {
+    let prefix = bin.join("..");
+    let mut places = vec![prefix.join("vramwise/lib")];
+    for lib in ["lib", "lib64"] {
+        let found = fs::read_dir(prefix.join(lib)).into_iter().flatten().flatten();
+        let named = found.filter(|e| e.file_name().as_encoded_bytes().starts_with(b"python3"));
+        let mut pythons: Vec<PathBuf> = named.map(|e| e.path()).collect();
+        pythons.sort();
+        for python in pythons {
+            // Debian's own Python calls it otherwise.
+            for packages in ["site-packages", "dist-packages"] {
+                places.push(python.join(packages).join("vramwise/lib"));
+            }
+        }
+    }
+    places
+}
+
 #[cfg(unix)]
 fn link(from: &Path, to: &Path) -> Result<(), RehearsalError> {
     std::os::unix::fs::symlink(from, to).map_err(|error| RehearsalError::io("make", to, error))
@@ -98,6 +123,20 @@ fn replace(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_package_of_an_environment_is_looked_into() {
+        let prefix = std::env::temp_dir().join(format!("vramwise-places-{}", std::process::id()));
+        let packages = prefix.join("lib/python3.11/site-packages");
+        fs::create_dir_all(&packages).unwrap();
+        fs::create_dir_all(prefix.join("lib/perl5")).unwrap();
+        let places = of_packages(&prefix.join("bin"));
+        let expected = prefix.join("bin/../lib/python3.11/site-packages/vramwise/lib");
+        assert!(places.contains(&expected), "{places:?}");
+        assert!(places.iter().all(|place| place.ends_with("vramwise/lib")), "{places:?}");
+        assert!(!places.iter().any(|place| place.to_string_lossy().contains("perl")), "{places:?}");
+        fs::remove_dir_all(prefix).unwrap();
+    }
 
     #[test]
     fn a_name_is_replaced_wherever_it_stands() {

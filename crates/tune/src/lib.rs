@@ -24,4 +24,4 @@ pub use case::Case;
 pub use effects::OptionEffect;
 pub use evaluate::Setting;
 pub use load::{Load, LoadKind};
-pub use search::{Progress, Report, TuneOptions, tune};
+pub use search::{Progress, Report, TuneOptions, tune, tune_until};

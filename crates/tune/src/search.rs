@@ -1,5 +1,7 @@
 //! The search: a grid, then steps around the best, then a closer look at what is worth showing.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
 use rayon::prelude::*;
 use vramwise_model::settings::Config;
 use vramwise_types::TorchVersion;
@@ -84,6 +86,16 @@ const FINALISTS: usize = 10;
 
 /// Searches the settings for these programs.
 pub fn tune(cases: &[Case], options: &TuneOptions, progress: &Progress<'_>) -> Report {
+    tune_until(cases, options, progress, &AtomicBool::new(false)).expect("nobody stops it")
+}
+
+/// As [`tune`]; `None` if `stop` was set before it had ended. What is being replayed then is replayed to its end.
+pub fn tune_until(
+    cases: &[Case],
+    options: &TuneOptions,
+    progress: &Progress<'_>,
+    stop: &AtomicBool,
+) -> Option<Report> {
     let mut notes = Vec::new();
     let varied = with_variations(cases, options, &mut notes);
     let (programs, runs) = (cases.len(), varied.len());
@@ -104,15 +116,16 @@ pub fn tune(cases: &[Case], options: &TuneOptions, progress: &Progress<'_>) -> R
         limited: options.capacity.is_some(),
         baseline: &options.baseline,
     };
-    let mut search = Search { cases, common, options, progress, tried: Vec::new() };
-    search.try_all(grid::settings(&terrain));
-    search.explore(&terrain);
+    let mut search = Search { cases, common, options, progress, stop, tried: Vec::new() };
+    search.try_all(grid::settings(&terrain))?;
+    search.explore(&terrain)?;
     let peak_live = cases.iter().map(|c| c.program.peak_live_bytes()).max().unwrap_or(0);
-    search.look_closer(peak_live);
+    search.look_closer(peak_live)?;
     let largest = sizes.last().map_or(0, |(size, _)| *size);
     let effects = effects(&search.tried, options, largest);
     let candidates = search.tried;
-    finish(candidates, options, peak_live, effects, Load::of(&varied[..programs]), runs, notes)
+    let load = Load::of(&varied[..programs]);
+    Some(finish(candidates, options, peak_live, effects, load, runs, notes))
 }
 
 fn with_variations(cases: &[Case], options: &TuneOptions, notes: &mut Vec<String>) -> Vec<Case> {
@@ -137,6 +150,7 @@ struct Search<'a> {
     common: Common,
     options: &'a TuneOptions,
     progress: &'a Progress<'a>,
+    stop: &'a AtomicBool,
     tried: Vec<Candidate>,
 }
 
@@ -149,30 +163,37 @@ fn merit(c: &Candidate) -> (usize, u64, usize, u64, u64, usize) {
 }
 
 impl Search<'_> {
+    /// Whether to go on: `None` is the end.
+    fn go_on(&self) -> Option<()> {
+        (!self.stop.load(Ordering::Relaxed)).then_some(())
+    }
+
     /// Tries settings in parallel, as many as the budget allows.
-    fn try_all(&mut self, settings: Vec<Setting>) {
+    fn try_all(&mut self, settings: Vec<Setting>) -> Option<()> {
         let new: Vec<Setting> = settings
             .into_iter()
             .filter(|s| self.tried.iter().all(|c| c.config != s.config))
             .take(self.options.candidates.max(2) - self.tried.len().min(self.options.candidates))
             .collect();
         let before = self.tried.len();
-        let done = std::sync::atomic::AtomicUsize::new(before);
-        let results: Vec<Candidate> = new
+        let done = AtomicUsize::new(before);
+        let results = new
             .par_iter()
             .map(|setting| {
+                self.go_on()?;
                 let mut candidate = evaluate(setting, self.cases, &self.common);
                 widen(&mut candidate, self.cases, &self.common, false);
-                let done = done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+                let done = done.fetch_add(1, Ordering::Relaxed) + 1;
                 (self.progress)(done, self.options.candidates);
-                candidate
+                Some(candidate)
             })
-            .collect();
+            .collect::<Option<Vec<Candidate>>>()?;
         self.tried.extend(results);
+        Some(())
     }
 
     /// Steps around the best until the budget is spent or nothing new is found.
-    fn explore(&mut self, terrain: &Terrain<'_>) {
+    fn explore(&mut self, terrain: &Terrain<'_>) -> Option<()> {
         let mut explored: Vec<Config> = Vec::new();
         while self.tried.len() < self.options.candidates {
             let mut order: Vec<usize> = (0..self.tried.len()).collect();
@@ -185,7 +206,7 @@ impl Search<'_> {
                 .cloned()
                 .collect();
             if seeds.is_empty() {
-                return;
+                break;
             }
             let mut near: Vec<Setting> = Vec::new();
             for seed in &seeds {
@@ -193,14 +214,15 @@ impl Search<'_> {
             }
             explored.extend(seeds);
             near.dedup_by(|a, b| a.config == b.config);
-            self.try_all(near);
+            self.try_all(near)?;
         }
+        Some(())
     }
 
     /// More address orders and the smallest capacity for what the report shows: the best settings, the
     /// baseline, PyTorch's defaults and the recommendation. The closer look can move the recommendation,
     /// which then is looked at as well.
-    fn look_closer(&mut self, peak_live: u64) {
+    fn look_closer(&mut self, peak_live: u64) -> Option<()> {
         let mut order: Vec<usize> = (0..self.tried.len()).collect();
         order.sort_by_key(|i| (merit(&self.tried[*i]), *i));
         let shown = |(place, i): &(usize, usize)| {
@@ -216,10 +238,12 @@ impl Search<'_> {
                 next.push(recommended);
             }
             if next.is_empty() {
-                return;
+                return Some(());
             }
-            let closer: Vec<Candidate> =
-                next.par_iter().map(|i| self.closer(&self.tried[*i], peak_live)).collect();
+            let closer = next
+                .par_iter()
+                .map(|i| self.go_on().map(|()| self.closer(&self.tried[*i], peak_live)))
+                .collect::<Option<Vec<Candidate>>>()?;
             for (i, candidate) in next.iter().zip(closer) {
                 self.tried[*i] = candidate;
             }

@@ -133,7 +133,8 @@ def _torch() -> ModuleType:
         raise NotAvailableError("PYTORCH_NO_CUDA_MEMORY_CACHING is set", missing="permission")
     if torch.cuda.is_initialized():
         raise NotAvailableError(_shim.OUTCOMES[2], missing="time")
-    return torch
+    module: ModuleType = torch
+    return module
 
 
 def _torch_version() -> str:

@@ -105,7 +105,7 @@ def _versions(torch: Any) -> dict[str, Any]:
         "hip": getattr(version, "hip", None),
         "cuda_of_driver": _try(lambda: int(torch._C._cuda_getDriverVersion())),
         "driver": _try(_driver),
-        "cudnn": _try(lambda: torch.backends.cudnn.version()),  # noqa: PLW0108 - it may be missing
+        "cudnn": _try(lambda: torch.backends.cudnn.version()),
     }
 
 

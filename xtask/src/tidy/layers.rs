@@ -34,6 +34,7 @@ const ANALYZE: &str = "vramwise-analyze";
 const FILES: &str = "vramwise-files";
 const PROFILE: &str = "vramwise-profile";
 const REHEARSE: &str = "vramwise-rehearse";
+const CLI: &str = "vramwise-cli";
 const TESTKIT: &str = "vramwise-testkit";
 const WORKSPACES: &str = "vramwise-workspaces";
 
@@ -56,11 +57,8 @@ const LAYERS: &[Layer] = &[
     layer(FILES, &[TYPES, TRACE, REPLAY, ANALYZE], None),
     layer(PROFILE, &[], None),
     layer(REHEARSE, &[TYPES, TRACE, MODEL, REPLAY, ANALYZE, PROFILE, WORKSPACES], None),
-    layer(
-        "vramwise-cli",
-        &[TYPES, TRACE, MODEL, REPLAY, TUNE, ANALYZE, FILES, PROFILE, REHEARSE],
-        None,
-    ),
+    layer(CLI, &[TYPES, TRACE, MODEL, REPLAY, TUNE, ANALYZE, FILES, PROFILE, REHEARSE], None),
+    layer("vramwise-python", &[TYPES, TRACE, MODEL, FILES, CLI], None),
     layer(TESTKIT, &[TYPES, MODEL], None),
     layer("vramwise-fuzz", &[TYPES, PICKLE, TRACE, MODEL, REPLAY, ANALYZE, TESTKIT], None),
     layer("vramwise-bench", &[TYPES, PICKLE, TRACE, MODEL, REPLAY, TUNE, ANALYZE, TESTKIT], None),

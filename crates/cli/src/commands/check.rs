@@ -131,11 +131,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
         destination.write(table.as_bytes())?;
         context.wrote(destination.path());
     }
-    if context.global.json {
-        context.report_json(&json::Report::new(&verdicts))?;
-    } else {
-        context.report(&text::render(&verdicts, context))?;
-    }
+    context.answer(&json::Report::new(&verdicts), || text::render(&verdicts, context))?;
     // Last, since the report must not be lost to a summary that cannot be written.
     if let Some(summary) = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|name| !name.is_empty()) {
         append(Path::new(&summary), &table)?;
@@ -150,7 +146,7 @@ fn measure(
     with_growth: bool,
     context: &Context,
 ) -> Result<Vec<Measured>, Failure> {
-    let snapshot = input::read(path)?;
+    let snapshot = input::read(path, context)?;
     let version = input::version(args.torch, &snapshot);
     let device = context.global.device;
     let options = Options { device, ..Options::new(version) };

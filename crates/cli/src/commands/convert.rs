@@ -1,6 +1,7 @@
 //! `vramwise convert FILE --to FORMAT -o OUT`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{ValueEnum, ValueHint};
 use serde::Serialize;
@@ -113,10 +114,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     context.protect([&args.file])?;
     let binary = matches!(args.to, Format::Pickle4 | Format::Parquet);
     let product = context.product(!binary)?;
-    let snapshot = input::read(&args.file)?;
-    let mut snapshot = snapshot;
+    let mut snapshot = input::read(&args.file, context)?;
     if let Some(number) = context.global.device {
-        keep_device(&mut snapshot, number, args)?;
+        keep_device(Arc::make_mut(&mut snapshot), number, args)?;
     }
     let mut rows = None;
     let mut stacks = None;

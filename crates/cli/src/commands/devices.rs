@@ -77,20 +77,12 @@ pub(crate) fn profile(name: &str) -> Result<Profile, Failure> {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     if let Some(name) = &args.card {
         let profile = profile(name)?;
-        if context.global.json {
-            context.report_json(&profile)?;
-        } else {
-            context.report(&one(&profile))?;
-        }
+        context.answer(&profile, || one(&profile))?;
         return Ok(Status::Fine);
     }
     let profiles = vramwise_profile::built_in();
-    if context.global.json {
-        let devices = profiles.iter().map(row).collect();
-        context.report_json(&Report { schema: 1, devices })?;
-    } else {
-        context.report(&table(&profiles, context))?;
-    }
+    let report = Report { schema: 1, devices: profiles.iter().map(row).collect() };
+    context.answer(&report, || table(&profiles, context))?;
     Ok(Status::Fine)
 }
 

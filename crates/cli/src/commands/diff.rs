@@ -4,6 +4,7 @@ mod json;
 mod text;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::ValueHint;
 use vramwise_analyze::diff;
@@ -52,7 +53,7 @@ pub(crate) struct Args {
 /// One file, read.
 struct Input {
     file: String,
-    snapshot: Snapshot,
+    snapshot: Arc<Snapshot>,
     options: Options,
 }
 
@@ -67,16 +68,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     let devices = diff::diff((&a.snapshot, &a.options), (&b.snapshot, &b.options))
         .map_err(|(second, why)| inspect::refused(&why, if second { &b.file } else { &a.file }))?;
     let report = json::Report::new([&a, &b], &devices, args.by.name(), context.global.top);
-    if context.global.json {
-        context.report_json(&report)?;
-    } else {
-        context.report(&text::render(&report, context))?;
-    }
+    context.answer(&report, || text::render(&report, context))?;
     Ok(Status::Fine)
 }
 
 fn read(path: &Path, args: &Args, context: &Context) -> Result<Input, Failure> {
-    let snapshot = input::read(path)?;
+    let snapshot = input::read(path, context)?;
     let version = input::version(args.torch, &snapshot);
     let options = Options {
         device: context.global.device,

@@ -93,17 +93,15 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     }
     let ranks = ranks::Ranks::of(&explained);
     let top = context.global.top;
-    if context.global.json {
-        context.report_json(&json::Report::new(&explained, &ranks, top))?;
-    } else {
-        context.report(&text::render(&explained, &ranks, context))?;
-    }
+    context.answer(&json::Report::new(&explained, &ranks, top), || {
+        text::render(&explained, &ranks, context)
+    })?;
     Ok(Status::Fine)
 }
 
 /// Reads and explains one file.
 fn one(args: &Args, path: &std::path::Path, context: &Context) -> Result<Found, Failure> {
-    Ok(match source::read(path)? {
+    Ok(match source::read(path, context)? {
         source::Source::Log(text) => Found::Log(oom::explain_log(&text)),
         source::Source::Snapshot(snapshot) => {
             Found::Snapshot(replayed(args, &snapshot, path, context)?)

@@ -117,11 +117,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
         }
     }
     let report = report::Report::new(&args.vary, &args.command, &rows);
-    if context.global.json {
-        context.report_json(&report)?;
-    } else {
-        context.report(&report.render(context))?;
-    }
+    context.answer(&report, || report.render(context))?;
     let found = rows.iter().all(|row| row.found.largest.is_some());
     Ok(if found { Status::Fine } else { Status::Finding })
 }

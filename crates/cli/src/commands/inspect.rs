@@ -129,7 +129,7 @@ fn event(text: &str) -> Result<usize, String> {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     context.protect(std::iter::once(&args.file).chain(&args.rules))?;
     let rules = args.rules.as_deref().map(rules::read).transpose()?.unwrap_or_default();
-    let snapshot = input::read(&args.file)?;
+    let snapshot = input::read(&args.file, context)?;
     let version = input::version(args.torch, &snapshot);
     let options = Options {
         device: context.global.device,
@@ -146,11 +146,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     let file = input::shown(&args.file);
     let inspection = peak::inspect(&snapshot, &options).map_err(|why| refused(&why, &file))?;
     let report = json::Report::new(&file, version, args.by.name(), &inspection, context.global.top);
-    if context.global.json {
-        context.report_json(&report)?;
-    } else {
-        context.report(&text::render(&report, context))?;
-    }
+    context.answer(&report, || text::render(&report, context))?;
     Ok(Status::Fine)
 }
 

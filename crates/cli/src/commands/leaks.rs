@@ -59,18 +59,14 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     };
     let mut looked = Vec::new();
     for path in &files {
-        let snapshot = input::read(path)?;
+        let snapshot = input::read(path, context)?;
         input::device_or_first(&snapshot, path, context.global.device)?;
         let file = input::shown(path);
         let devices = leaks::find(&snapshot, &options)
             .map_err(|no| no_such_marker(&no, args.marker.as_deref(), &file))?;
         looked.push(Looked { file, devices });
     }
-    if context.global.json {
-        context.report_json(&json::Report::new(&looked))?;
-    } else {
-        context.report(&text::render(&looked, context))?;
-    }
+    context.answer(&json::Report::new(&looked), || text::render(&looked, context))?;
     let leaks = looked.iter().flat_map(|l| &l.devices).any(|d| !d.leaks.is_empty());
     Ok(if leaks { Status::Finding } else { Status::Fine })
 }

@@ -87,16 +87,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     }
     rows.sort_by_key(|r| (r.name.step, r.name.rank, r.figures.device));
     let report = json::Report::new(&rows, &unreadable);
-    if context.global.json {
-        context.report_json(&report)?;
-    } else {
-        context.report(&text::render(&report, context))?;
-    }
+    context.answer(&report, || text::render(&report, context))?;
     Ok(if unreadable.is_empty() { Status::Fine } else { Status::Finding })
 }
 
 fn read(path: &Path, args: &Args, context: &Context) -> Result<Vec<Row>, Failure> {
-    let snapshot = input::read(path)?;
+    let snapshot = input::read(path, context)?;
     let options = Options {
         device: context.global.device,
         ..Options::new(input::version(args.torch, &snapshot))

@@ -73,7 +73,7 @@ impl From<Redacted> for Replaced {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     context.protect([&args.file])?;
     let product = context.product(false)?;
-    let snapshot = input::read(&args.file)?;
+    let snapshot = input::read(&args.file, context)?;
     let options = RedactOptions { functions: args.functions, annotations: args.annotations };
     let (redacted, counts) = redact(&snapshot, &options);
     let content = super::snapshot_bytes(&redacted, product.ends_with(".json"))?;

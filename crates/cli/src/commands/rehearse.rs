@@ -80,11 +80,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     let run = Run::new(&rehearsal, context)?;
     let report = json::Report::new(&rehearsal, &run, context.global.top);
     keep(&run.outcome, &report)?;
-    if context.global.json {
-        context.report_json(&report)?;
-    } else {
-        context.report(&text::render(&report, context))?;
-    }
+    context.answer(&report, || text::render(&report, context))?;
     Ok(run.status())
 }
 

@@ -101,9 +101,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     if let Some(destination) = &emit {
         destination.distinct_from(inputs.into_iter().flatten().map(PathBuf::as_path))?;
     }
-    let snapshot = input::read(&args.file)?;
+    let snapshot = input::read(&args.file, context)?;
     let (number, device) = input::device(&snapshot, &args.file, context)?;
-    let request = request::Request::new(args, &snapshot, device)?;
+    let request = request::Request::new(args, &snapshot, device, context)?;
     let answer = request::answer(&request, device);
     if let Some(destination) = emit {
         let (emitted, _) = request.emit(&snapshot, number, &answer);
@@ -114,11 +114,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
         context.wrote(destination.path());
     }
     let report = json::Report::new(args, number, &snapshot, &request, &answer);
-    if context.global.json {
-        context.report_json(&report)?;
-    } else {
-        context.report(&text::render(&report, &answer, context))?;
-    }
+    context.answer(&report, || text::render(&report, &answer, context))?;
     Ok(if answer.is_fine() { Status::Fine } else { Status::Finding })
 }
 

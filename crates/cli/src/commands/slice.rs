@@ -79,7 +79,7 @@ fn event(text: &str) -> Result<usize, String> {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     context.protect([&args.file])?;
     let product = context.product(false)?;
-    let snapshot = input::read(&args.file)?;
+    let snapshot = input::read(&args.file, context)?;
     let (number, device) = input::device(&snapshot, &args.file, context)?;
     let count = device.events.len();
     let to = args.to.unwrap_or(count);

@@ -106,20 +106,20 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     options.candidates = args.candidates;
     let cases: Vec<Case> = inputs.iter().map(|i| Case::new(i.file.clone(), &i.recording)).collect();
     let progress = context.progress("trying settings", args.candidates as u64);
-    let report = vramwise_tune::tune(&cases, &options, &|done, total| {
+    let told = |done, total| {
         progress.set_total(total as u64);
         progress.set(done as u64);
-    });
+    };
+    let report = vramwise_tune::tune_until(&cases, &options, &told, context.stop())
+        .ok_or_else(Failure::stopped)?;
     drop(progress);
     if let Some(destination) = plot {
         destination.write(plot::svg(&cases[0], &report, &options).as_bytes())?;
         context.wrote(destination.path());
     }
-    if context.global.json {
-        context.report_json(&json::Report::new(&options, &inputs, &report))?;
-    } else {
-        context.report(&text::render(&options, &inputs, &report, context))?;
-    }
+    context.answer(&json::Report::new(&options, &inputs, &report), || {
+        text::render(&options, &inputs, &report, context)
+    })?;
     let fits = report.candidates[report.recommended].oom_runs == 0;
     Ok(if fits { Status::Fine } else { Status::Finding })
 }
@@ -140,7 +140,7 @@ fn trustworthy(recording: &Recording) -> bool {
 }
 
 fn verified(args: &Args, file: &std::path::Path, context: &Context) -> Result<Input, Failure> {
-    let snapshot = input::read(file)?;
+    let snapshot = input::read(file, context)?;
     let (number, device) = input::device(&snapshot, file, context)?;
     let version = input::version(args.torch, &snapshot);
     let (config, mut notes) = recorded_config(snapshot.settings.as_ref(), version);
@@ -183,11 +183,7 @@ fn unlike(recording: &Recording, config: &Config, version: TorchVersion) -> Opti
 
 /// A recording that the model does not reproduce proves nothing about other settings.
 fn refuse(failed: &Input, context: &Context) -> Result<Status, Failure> {
-    if context.global.json {
-        context.report_json(&json::Refusal::new(failed))?;
-    } else {
-        context.report(&text::refusal(failed, context.style()))?;
-    }
+    context.answer(&json::Refusal::new(failed), || text::refusal(failed, context.style()))?;
     Ok(Status::Finding)
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Args {
 /// Reads the file and reports.
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     context.protect([&args.file])?;
-    let snapshot = input::read(&args.file)?;
+    let snapshot = input::read(&args.file, context)?;
     let mut description = describe(&snapshot);
     if let Some(number) = context.global.device {
         keep_device(&mut description, number, args)?;
@@ -41,11 +41,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     let file = input::shown(&args.file);
     let (strings, stacks) = (snapshot.strings.len(), description.stacks);
     context.note(&format!("{file}: read, with {strings} different strings and {stacks} stacks"));
-    if context.global.json {
-        context.report_json(&json::Report::new(&file, &description))?;
-    } else {
-        context.report(&text::render(&file, &description, context))?;
-    }
+    context.answer(&json::Report::new(&file, &description), || {
+        text::render(&file, &description, context)
+    })?;
     let replayable = |d: &DeviceDescription| !matches!(d.replayable, Replayable::No(_));
     let any = description.devices.iter().any(replayable);
     Ok(if any { Status::Fine } else { Status::Finding })

@@ -2,16 +2,19 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use vramwise_trace::{LogOrSnapshot, ReadOptions, Snapshot, read_log_or_snapshot};
 
+use crate::context::Context;
+use crate::embed::Content;
 use crate::failure::Failure;
 use crate::input;
 
 /// One file, read.
 pub(super) enum Source {
     Log(String),
-    Snapshot(Box<Snapshot>),
+    Snapshot(Arc<Snapshot>),
 }
 
 /// The files that the user named; a directory stands for the logs and snapshots in it.
@@ -38,17 +41,21 @@ pub(super) fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// Reads one file; `-` is standard input.
-pub(super) fn read(path: &Path) -> Result<Source, Failure> {
+pub(super) fn read(path: &Path, context: &Context) -> Result<Source, Failure> {
+    match context.given(path) {
+        Some(Content::Log(text)) => return Ok(Source::Log(text.to_string())),
+        Some(Content::Snapshot(snapshot)) => return Ok(Source::Snapshot(snapshot)),
+        None => {}
+    }
     let options = ReadOptions::default();
-    let shown = input::shown(path);
     let read = if path.as_os_str() == "-" {
         read_log_or_snapshot(std::io::stdin().lock(), &options)
     } else {
         let file = File::open(path).map_err(|error| Failure::io("read", path, &error))?;
         read_log_or_snapshot(file, &options)
     };
-    match read.map_err(|error| Failure::from_error(&error).about(&shown))? {
-        LogOrSnapshot::Snapshot(snapshot) => Ok(Source::Snapshot(snapshot)),
+    match read.map_err(|error| Failure::unreadable(path, error))? {
+        LogOrSnapshot::Snapshot(snapshot) => Ok(Source::Snapshot(Arc::from(snapshot))),
         LogOrSnapshot::Log(bytes) => Ok(Source::Log(decode(bytes))),
     }
 }

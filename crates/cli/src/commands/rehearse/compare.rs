@@ -101,11 +101,7 @@ pub(super) fn run(
     }
     drop(progress);
     let comparison = Comparison { schema: 1, gpu: rehearsal.profile.card.name.clone(), runs };
-    if context.global.json {
-        context.report_json(&comparison)?;
-    } else {
-        context.report(&render(&comparison, context))?;
-    }
+    context.answer(&comparison, || render(&comparison, context))?;
     Ok(status)
 }
 

@@ -12,6 +12,7 @@ use vramwise_trace::{DeviceTrace, Snapshot};
 use vramwise_types::{Action, TorchVersion};
 
 use super::{Args, drop_in};
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::input;
 
@@ -66,6 +67,7 @@ impl Request {
         args: &Args,
         snapshot: &Snapshot,
         device: &DeviceTrace,
+        context: &Context,
     ) -> Result<Self, Failure> {
         let version = input::version(args.torch, snapshot);
         let (recorded, notes) = recorded_config(snapshot.settings.as_ref(), version);
@@ -86,7 +88,8 @@ impl Request {
             current = input::settings_onto(&current, &change.conf, version)?;
             changes.push((event, current.clone()));
         }
-        let addresses = args.addresses.as_deref().map(segment_addresses).transpose()?;
+        let addresses =
+            args.addresses.as_deref().map(|path| segment_addresses(path, context)).transpose()?;
         Ok(Self {
             version,
             recorded,
@@ -137,8 +140,8 @@ impl Request {
 }
 
 /// Addresses of the new segments of another recording, in order.
-fn segment_addresses(path: &Path) -> Result<Arc<[u64]>, Failure> {
-    let snapshot = input::read(path)?;
+fn segment_addresses(path: &Path, context: &Context) -> Result<Arc<[u64]>, Failure> {
+    let snapshot = input::read(path, context)?;
     let events = snapshot.devices.iter().map(|d| &d.events).find(|e| !e.is_empty());
     let Some(events) = events else {
         return Err(

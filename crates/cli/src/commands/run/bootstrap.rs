@@ -102,12 +102,8 @@ fn link(from: &Path, to: &Path) -> std::io::Result<()> {
 /// The engine's library beside this program, or where packages put libraries. Without it the Python side looks in the
 /// package that it finds, and says so if there is none.
 fn library() -> Option<PathBuf> {
-    let program = std::env::current_exe().and_then(fs::canonicalize).ok()?;
-    let beside = program.parent()?;
-    ["", "../lib/vramwise", "deps"]
-        .iter()
-        .map(|place| beside.join(place).join(LIBRARY))
-        .find_map(|path| fs::canonicalize(path).ok())
+    let places = vramwise_rehearse::library_places();
+    places.iter().find_map(|place| fs::canonicalize(place.join(LIBRARY)).ok())
 }
 
 /// `VRAMWISE_CACHE_DIR`, or `vramwise` in the user's cache directory.

@@ -1,0 +1,89 @@
+//! The commands for a program that embeds them, such as the Python package: snapshots that are read already go in,
+//! a report comes out, and nothing is printed.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::Parser as _;
+use vramwise_trace::{ReadOptions, Snapshot};
+
+pub use crate::failure::{Failure, Kind};
+
+use crate::Status;
+use crate::args::Cli;
+use crate::commands;
+use crate::context::Context;
+
+/// What a command is to find under a name instead of a file.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// A snapshot.
+    Snapshot(Arc<Snapshot>),
+    /// The text of a log.
+    Log(Arc<str>),
+}
+
+/// Something that was read before, under the name that reports give it.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// The name, as it stands in the arguments.
+    pub name: PathBuf,
+    /// What it is.
+    pub content: Content,
+}
+
+/// A report in both forms.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// As `--json` prints it.
+    pub json: String,
+    /// As it is printed for people.
+    pub text: String,
+    /// What would have been said on standard error.
+    pub warnings: Vec<String>,
+    /// Whether the exit status would have been 1.
+    pub is_finding: bool,
+}
+
+/// Runs one command. `args` has no name of the program in front. Each of `given` is handed out once, in order, to the
+/// command that names it; so two may have the same name. What follows `stop` being set is [`Kind::Stopped`], at
+/// the next point where a command looks.
+///
+/// # Errors
+/// Where the program would exit with status 2.
+pub fn answer(
+    args: &[OsString],
+    given: Vec<Given>,
+    stop: Arc<AtomicBool>,
+) -> Result<Answer, Failure> {
+    let program = OsString::from("vramwise");
+    let cli = Cli::try_parse_from(std::iter::once(&program).chain(args)).map_err(|usage| {
+        let text = usage.to_string();
+        let line = text.lines().next().unwrap_or_default();
+        Failure::new(line.strip_prefix("error: ").unwrap_or(line))
+    })?;
+    let context = Context::embedded(cli.global, given, stop);
+    let status = commands::run(cli.command, &context)?;
+    let answer = context.into_answer();
+    Ok(Answer { is_finding: status == Status::Finding, ..answer })
+}
+
+/// Reads a snapshot from a file.
+///
+/// # Errors
+/// Where it cannot be opened, or is no snapshot.
+pub fn read_path(path: &Path) -> Result<Snapshot, Failure> {
+    vramwise_trace::read_path(path, &ReadOptions::default())
+        .map_err(|error| Failure::unreadable(path, error))
+}
+
+/// Reads a snapshot from the content of a file, which errors call `name`.
+///
+/// # Errors
+/// Where it is no snapshot.
+pub fn read_bytes(bytes: &[u8], name: &Path) -> Result<Snapshot, Failure> {
+    vramwise_trace::read_slice(bytes, &ReadOptions::default())
+        .map_err(|error| Failure::unreadable(name, error))
+}

@@ -1,0 +1,384 @@
+"""Snapshots that PyTorch wrote, read and asked.
+
+Nothing here needs torch or a GPU, and no code from a file is ever run: the reader knows only plain data.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from . import _html
+from .errors import NotReproducedError, VramwiseWarning
+from .reports import (
+    BaseReport,
+    DiffReport,
+    ExplainReport,
+    InspectReport,
+    LeaksReport,
+    ReplayReport,
+    TuneReport,
+    ValidateReport,
+)
+from .tables import Table
+
+if TYPE_CHECKING:
+    from . import _native
+
+StrPath = str | os.PathLike[str]
+Size = int | str
+"""Bytes, or a text such as ``"40GiB"``."""
+
+
+class Readable(Protocol):
+    """A file object that was opened for reading bytes."""
+
+    def read(self) -> bytes:
+        """The rest of the file."""
+        ...
+
+
+def read(source: StrPath | bytes | bytearray | memoryview | Readable) -> Snapshot:
+    """Reads a memory snapshot.
+
+    Args:
+        source: path of what ``torch.cuda.memory._dump_snapshot()`` wrote (a pickle or JSON file, also compressed
+            with gzip or zstd), or its content, or a file object that gives it.
+
+    Returns:
+        The snapshot. It is held in memory once, however many questions are asked.
+
+    Raises:
+        OSError: The file cannot be opened, such as :class:`FileNotFoundError`.
+        UnreadableFileError: It is no snapshot, or damaged beyond use.
+    """
+    from . import _native
+
+    if isinstance(source, (str, os.PathLike)):
+        return Snapshot(_native.Recording.read(os.fspath(source)))
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return Snapshot(_native.Recording.from_bytes(bytes(source), "<bytes>"))
+    content = source.read()
+    if not isinstance(content, bytes):
+        raise TypeError("the file must be opened for reading bytes, as open(path, 'rb') does")
+    name = getattr(source, "name", None)
+    return Snapshot(_native.Recording.from_bytes(content, name if isinstance(name, str) else "<file>"))
+
+
+def explain_text(log: str, *, top: int = 10) -> ExplainReport:
+    """Finds every out-of-memory error in a text and says why each happened.
+
+    Args:
+        log: a log, a traceback, the text of an exception, whatever stands around the errors.
+        top: rows in the report's tables.
+
+    Returns:
+        What was found; ``kind`` is ``"none"`` if nothing was.
+    """
+    from . import _native
+
+    answer = _native.report(["explain", "--top", str(top), "--", "<text>"], [], log)
+    return _typed(ExplainReport, answer)
+
+
+class Snapshot:
+    """A memory snapshot: what was in memory when it was taken, and the history that led there.
+
+    Methods that take ``device`` look at one device; without it at all, or at the first that has a history. Sizes may
+    be given as bytes or as a text such as ``"40GiB"``. ``torch`` is the version whose allocator is meant, such as
+    ``"2.8"``; without it, it is what the file looks like.
+
+    Each call is answered anew, holds no lock of Python's and can be interrupted with Ctrl-C.
+    """
+
+    def __init__(self, recording: _native.Recording) -> None:
+        self._recording = recording
+
+    @property
+    def name(self) -> str:
+        """The path as it was given, or ``<bytes>``."""
+        return self._recording.name
+
+    @property
+    def device_count(self) -> int:
+        """Number of devices, those without memory in use included."""
+        return self._recording.devices
+
+    def __repr__(self) -> str:
+        events = sum(self._recording.events)
+        return f"<vramwise.Snapshot {self.name!r}: {events:,} events, {self._reserved} reserved>"
+
+    def _repr_html_(self) -> str:
+        return _html.snapshot(self.peak())
+
+    @property
+    def _reserved(self) -> str:
+        return _html.human(sum(self._recording.reserved_bytes))
+
+    def summary(self, *, device: int | None = None) -> ValidateReport:
+        """What is in the file, and whether it can be replayed.
+
+        Raises:
+            ArgumentError: There is no such device.
+        """
+        return _typed(ValidateReport, self._ask("validate", _options(device=device)))
+
+    def peak(
+        self,
+        *,
+        at: int | str = "peak",
+        by: str = "stack",
+        frames: int = 1,
+        first: int | None = None,
+        last: int | None = None,
+        capacity: Size | None = None,
+        rules: StrPath | None = None,
+        top: int = 10,
+        device: int | None = None,
+        torch: str | None = None,
+    ) -> InspectReport:
+        """Where the memory went: the peaks, who held them and what for.
+
+        Args:
+            at: the moment to look at: ``"peak"`` (of allocated memory), ``"end"``, or the number of an event.
+            by: how blocks are grouped: ``"stack"``, ``"module"``, ``"stream"``, ``"pool"``, ``"size"``,
+                ``"category"`` or ``"phase"``.
+            frames: frames of the user's own code that tell two stacks apart.
+            first: look for peaks from this event on.
+            last: look for peaks up to this event.
+            capacity: bytes that the process was allowed to hold; some replays need to know it.
+            rules: TOML file with rules for categories of your own.
+            top: groups in the report.
+            device: the device.
+            torch: the version whose allocator is meant.
+
+        Raises:
+            ArgumentError: An argument means nothing for this file.
+        """
+        options = _options(
+            at=at,
+            by=by,
+            frames=frames,
+            capacity=capacity,
+            rules=None if rules is None else os.fspath(rules),
+            top=top,
+            device=device,
+            torch=torch,
+            **{"from": first, "to": last},
+        )
+        return _typed(InspectReport, self._ask("inspect", options))
+
+    def replay(
+        self,
+        *,
+        conf: str | None = None,
+        conf_at: dict[int, str] | None = None,
+        capacity: Size | None = None,
+        addresses: Snapshot | None = None,
+        emit: StrPath | None = None,
+        allocator: str | None = None,
+        total: Size | None = None,
+        device: int | None = None,
+        torch: str | None = None,
+    ) -> ReplayReport:
+        """Replays the history through the model of PyTorch's allocator.
+
+        Without ``conf``, ``conf_at``, ``capacity`` and ``addresses`` it verifies: every address, every call to the
+        driver and the final state are compared with the recording. With them it tells what would have been.
+
+        Args:
+            conf: settings, as in ``PYTORCH_CUDA_ALLOC_CONF``; without it, the recorded ones.
+            conf_at: settings that begin to hold before an event: ``{event: settings}``.
+            capacity: bytes that the process may hold.
+            addresses: a recording to take the driver's addresses from, instead of a model of the driver.
+            emit: a file to write the state at the end to, as a snapshot. It must not exist.
+            allocator: ``"vramwise"`` asks what the program would have held under vramwise's own allocator
+                (``drop_in`` of the report), too.
+            total: memory of the card, which decides how expandable segments are reserved.
+            device: the device.
+            torch: the version whose allocator is meant.
+
+        Raises:
+            SettingsError: PyTorch would refuse the settings.
+            NoHistoryError: The file has no history.
+            ArgumentError: An argument means nothing for this file.
+        """
+        options = _options(conf=conf, capacity=capacity, allocator=allocator, total=total, device=device, torch=torch)
+        for event, settings in (conf_at or {}).items():
+            options.append(f"--conf-at={event}={settings}")
+        snapshots = [self]
+        if addresses is not None:
+            options.append(f"--addresses={addresses.name}")
+            snapshots.append(addresses)
+        if emit is not None:
+            options.append(f"--emit={os.fspath(emit)}")
+        return _typed(ReplayReport, _ask("replay", options, [self.name], snapshots))
+
+    def tune(
+        self,
+        *more: Snapshot,
+        capacity: Size | None = None,
+        candidates: int | None = None,
+        jitter: int = 0,
+        seed: int = 0,
+        plot: StrPath | None = None,
+        total: Size | None = None,
+        device: int | None = None,
+        torch: str | None = None,
+    ) -> TuneReport:
+        """Searches the allocator settings that are best for this program, by exact replay.
+
+        Args:
+            more: other ranks or runs that the same settings must be good for.
+            capacity: bytes that the process may hold; settings that run out of it rank last.
+            candidates: most settings to try.
+            jitter: random variations of the history to try each setting on, too.
+            seed: seed of the variations.
+            plot: an SVG file to draw memory over time into, before and after. It must not exist.
+            total: memory of the card, which decides how expandable segments are reserved.
+            device: the device.
+            torch: the version whose allocator is meant.
+
+        Returns:
+            The report; ``recommended.env`` is the line to paste.
+
+        Raises:
+            NotReproducedError: The model does not reproduce a recording, so that nothing can be recommended.
+            NoHistoryError: A file has no history.
+            ArgumentError: An argument means nothing for these files.
+        """
+        options = _options(
+            capacity=capacity,
+            candidates=candidates,
+            jitter=jitter,
+            seed=seed,
+            plot=None if plot is None else os.fspath(plot),
+            total=total,
+            device=device,
+            torch=torch,
+        )
+        snapshots = [self, *more]
+        answer = _ask("tune", options, [snapshot.name for snapshot in snapshots], snapshots)
+        data = json.loads(answer[0])
+        if data["recommended"] is None:
+            raise NotReproducedError(
+                data["error"],
+                path=data["file"],
+                device=data["device"],
+                allocs=data["allocs"],
+                allocs_exact=data["allocs_exact"],
+                first_divergence_event=data["first_divergence_event"],
+            )
+        return _typed(TuneReport, answer)
+
+    def explain(
+        self,
+        *,
+        capacity: Size | None = None,
+        total: Size | None = None,
+        frames: int = 1,
+        top: int = 10,
+        device: int | None = None,
+        torch: str | None = None,
+    ) -> ExplainReport:
+        """Why the program ran out of memory, and which change would have saved it, proved by replay.
+
+        Args:
+            capacity: bytes that the process could hold; without it, as was recorded.
+            total: memory of the card, to tell other processes from PyTorch itself.
+            frames: frames of the user's own code that name a place.
+            top: rows in the report's tables.
+            device: the device.
+            torch: the version whose allocator is meant.
+
+        Raises:
+            NoHistoryError: The file has no history.
+            ArgumentError: An argument means nothing for this file.
+        """
+        options = _options(capacity=capacity, total=total, frames=frames, top=top, device=device, torch=torch)
+        return _typed(ExplainReport, self._ask("explain", options))
+
+    def leaks(self, *, marker: str | None = None, frames: int = 1, device: int | None = None) -> LeaksReport:
+        """What grows from step to step and is never given back.
+
+        Args:
+            marker: annotation that ends each step, in full or a part of it.
+            frames: frames of the user's own code that name a place.
+            device: the device.
+
+        Raises:
+            NoHistoryError: The file has no history.
+            ArgumentError: No annotation is called so.
+        """
+        return _typed(LeaksReport, self._ask("leaks", _options(marker=marker, frames=frames, device=device)))
+
+    def diff(
+        self,
+        other: Snapshot,
+        *,
+        by: str = "stack",
+        frames: int = 1,
+        top: int = 10,
+        device: int | None = None,
+        torch: str | None = None,
+    ) -> DiffReport:
+        """What changed from this snapshot to ``other``: settings, peaks, waste, and which lines hold more or less.
+
+        Args:
+            other: the snapshot after.
+            by: how blocks are grouped, as in :meth:`peak`.
+            frames: frames of the user's own code that tell two stacks apart.
+            top: rows in the report.
+            device: the device.
+            torch: the version whose allocator is meant.
+
+        Raises:
+            ArgumentError: An argument means nothing for these files.
+        """
+        options = _options(by=by, frames=frames, top=top, device=device, torch=torch)
+        return _typed(DiffReport, _ask("diff", options, [self.name, other.name], [self, other]))
+
+    def events(self, *, device: int | None = None) -> Table:
+        """The history as a table, one row an event, oldest first."""
+        return Table(self._recording.table("events", device))
+
+    def blocks(self, *, device: int | None = None) -> Table:
+        """The blocks that were there when the snapshot was taken, as a table."""
+        return Table(self._recording.table("blocks", device))
+
+    def segments(self, *, device: int | None = None) -> Table:
+        """The segments that were there when the snapshot was taken, as a table."""
+        return Table(self._recording.table("segments", device))
+
+    def _ask(self, command: str, options: list[str]) -> _Answer:
+        return _ask(command, options, [self.name], [self])
+
+
+_Answer = tuple[str, str, list[str], bool]
+"""JSON, text, warnings, whether it is a finding."""
+
+_Report = TypeVar("_Report", bound=BaseReport)
+
+
+def _ask(command: str, options: list[str], names: list[str], snapshots: Sequence[Snapshot]) -> _Answer:
+    """Runs a command of the program on snapshots, which it meets in this order."""
+    from . import _native
+
+    recordings = [snapshot._recording for snapshot in snapshots]
+    return _native.report([command, *options, "--", *names], recordings)
+
+
+def _options(**options: object) -> list[str]:
+    """Options as the program takes them; those that are ``None`` are left out."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+
+
+def _typed(report: type[_Report], answer: _Answer) -> _Report:
+    text, shown, remarks, is_finding = answer
+    for remark in remarks:
+        warnings.warn(remark, VramwiseWarning, stacklevel=3)
+    return report._of(json.loads(text), text=shown, is_finding=is_finding, _json=text)
