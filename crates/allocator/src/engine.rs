@@ -121,7 +121,7 @@ fn make(device: i32) -> Result<&'static Mutex<Heap<CudaDevice>>, String> {
 
 fn apply_fraction(params: &mut Params, fraction: Option<f64>, total: u64) {
     if let Some(fraction) = fraction {
-        params.limit = (fraction < 1.0).then(|| (total as f64 * fraction) as u64);
+        params.limit = (fraction < 1.0).then_some((total as f64 * fraction) as u64);
     }
 }
 

@@ -96,8 +96,8 @@ fn read_option(part: &str, at: usize, change: &mut Change) -> Result<(), String>
             change.fraction = Some(fraction(value).ok_or_else(|| bad("a number from 0 to 1"))?);
         }
         "slack" => {
-            change.params.slack =
-                fraction(value).ok_or_else(|| bad("a share such as 0.01 or 1%"))?
+            let slack = fraction(value);
+            change.params.slack = slack.ok_or_else(|| bad("a share such as 0.01 or 1%"))?;
         }
         "handle_cap" => {
             let cap = size()?;

@@ -8,8 +8,11 @@ use super::{put, with};
 use crate::table::{DRIVER, INVALID, OK, UNKNOWN_ADDRESS, UNSUPPORTED};
 use crate::{engine, message};
 
-/// What was mapped of other processes: address → device, handles.
-static OPENED: Mutex<BTreeMap<u64, (i32, Vec<(i32, u64)>)>> = Mutex::new(BTreeMap::new());
+/// The device, and each handle's descriptor and bytes.
+type Opened = (i32, Vec<(i32, u64)>);
+
+/// What was mapped of other processes: by address.
+static OPENED: Mutex<BTreeMap<u64, Opened>> = Mutex::new(BTreeMap::new());
 
 /// Descriptors of shared handles: one each, open as long as this process lives, as the handles stay where they are.
 static EXPORTED: Mutex<BTreeMap<(i32, u64), i32>> = Mutex::new(BTreeMap::new());

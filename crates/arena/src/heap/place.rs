@@ -76,7 +76,7 @@ impl<D: Device> Heap<D> {
                 Some(base) if Directory::covers(base, bytes) => break base,
                 Some(_) => return Err(AllocError::OutOfAddresses),
                 None if bytes > need => {
-                    bytes = (bytes / 2).next_multiple_of(EXTENT_ALIGN).max(need)
+                    bytes = (bytes / 2).next_multiple_of(EXTENT_ALIGN).max(need);
                 }
                 None => return Err(AllocError::OutOfAddresses),
             }

@@ -13,6 +13,9 @@ use crate::device::{Device, Event};
 use crate::extent::NO_HANDLE;
 use crate::params::{PAGE, PAGE_UNITS};
 
+/// A stream, an event behind its work, and the old mappings (block, handle) that wait for it.
+type Behind = (u64, Event, Vec<(u32, u32)>);
+
 /// The state of one search for memory.
 pub(super) struct Supply {
     /// The stream that the request is for.
@@ -27,7 +30,7 @@ pub(super) struct Supply {
     /// No handle that could be taken is smaller than this.
     smallest: u32,
     /// By stream: the event behind its work, and the mappings that wait for it.
-    events: Vec<(u64, Event, Vec<(u32, u32)>)>,
+    events: Vec<Behind>,
     /// Streams whose pages can't be taken now.
     refused: Vec<u64>,
     /// Old places whose mapping is gone already.

@@ -63,7 +63,7 @@ impl<D: Device> Heap<D> {
         for id in std::mem::take(&mut self.deferred) {
             self.await_streams(id);
         }
-        self.drain(|device, event| device.is_done(event));
+        self.drain(D::is_done);
     }
 
     /// Waits for all streams that use freed blocks.
