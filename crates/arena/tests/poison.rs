@@ -27,10 +27,8 @@ impl Program {
     fn new(seed: u64, total: u64, faults: bool) -> Self {
         let mut device = LateDevice::new(total, seed);
         device.faults = faults;
-        let mut params = Params::default();
         // Small programs: large handles must appear in them as well.
-        params.handle_share = 8;
-        params.fine_share = 8 << (seed % 7);
+        let params = Params { handle_share: 8, fine_share: 8 << (seed % 7), ..Params::default() };
         Self {
             heap: Heap::new(device, params),
             random: Random(seed | 1),
