@@ -1,7 +1,8 @@
 // What happens when there is no memory: others are asked to free theirs, watchers are told, the error is raised.
 #pragma once
 
-#include <sstream>
+#include <cstdio>
+#include <string>
 
 #include "history.h"
 #include "statistics.h"
@@ -52,37 +53,53 @@ class OutOfMemory {
  private:
   // The beginning has the words that programs look for in PyTorch's own text.
   static std::string describe(int device, size_t bytes, const Pool& pool, const vramwise_shortage& shortage) {
-    using c10::CachingAllocator::format_size;
     const uint64_t in_use = shortage.allocated_bytes + shortage.pending_bytes;
     const uint64_t unused = shortage.held_bytes > in_use ? shortage.held_bytes - in_use : 0;
-    std::ostringstream out;
-    out << "CUDA out of memory. Tried to allocate " << format_size(bytes) << ". GPU " << device << " has a total capacity of "
-        << format_size(shortage.total_bytes) << " of which " << format_size(shortage.free_bytes) << " is free. ";
-    if (shortage.limit_bytes < shortage.total_bytes) {
-      out << format_size(shortage.limit_bytes) << " allowed; ";
+    const bool limited = shortage.limit_bytes < shortage.total_bytes;
+    std::string text = "CUDA out of memory. Tried to allocate " + size(bytes) + ". GPU " + std::to_string(device) +
+        " has a total capacity of " + size(shortage.total_bytes) + " of which " + size(shortage.free_bytes) + " is free. ";
+    if (limited) {
+      text += size(shortage.limit_bytes) + " allowed; ";
     }
-    out << "Of the allocated memory " << format_size(shortage.allocated_bytes) << " is allocated by PyTorch, and "
-        << format_size(unused) << " is reserved by PyTorch but unallocated.\n";
-    out << "vramwise's allocator holds " << format_size(shortage.held_bytes) << " of the device's memory";
+    text += "Of the allocated memory " + size(shortage.allocated_bytes) + " is allocated by PyTorch, and " + size(unused) +
+        " is reserved by PyTorch but unallocated.\n";
+    text += "vramwise's allocator holds " + size(shortage.held_bytes) + " of the device's memory";
     if (shortage.pending_bytes != 0) {
-      out << "; " << format_size(shortage.pending_bytes) << " of it was freed, but work on other streams still uses it";
+      text += "; " + size(shortage.pending_bytes) + " of it was freed, but work on other streams still uses it";
     }
     if (shortage.private_bytes != 0) {
-      out << "; " << format_size(shortage.private_bytes) << " belongs to private pools (CUDA graphs, MemPool), which cannot be lent";
+      text += "; " + size(shortage.private_bytes) + " belongs to private pools (CUDA graphs, MemPool), which cannot be lent";
     }
-    out << ". ";
+    text += ". ";
     if (unused != 0) {
-      out << "The largest free block that this request could have had is " << format_size(shortage.largest_free_bytes) << ". ";
+      text += "The largest free block that this request could have had is " + size(shortage.largest_free_bytes) + ". ";
     }
-    if (shortage.limit_bytes < shortage.total_bytes) {
-      out << "The limit of this process is " << format_size(shortage.limit_bytes)
-          << ": set_per_process_memory_fraction or the allocator's settings raise it. ";
+    if (limited) {
+      text += "The limit of this process is " + size(shortage.limit_bytes) +
+          ": set_per_process_memory_fraction or the allocator's settings raise it. ";
     }
     if (!is_default(pool)) {
-      out << "The request was for memory pool (" << pool.first << ", " << pool.second << "). ";
+      text += "The request was for memory pool (" + std::to_string(pool.first) + ", " + std::to_string(pool.second) + "). ";
     }
-    out << "Unused memory has been given back already: smaller batches, activation checkpointing, or fewer live tensors are what helps.";
-    return out.str();
+    return text +
+        "Unused memory has been given back already: smaller batches, activation checkpointing, or fewer live tensors are what helps.";
+  }
+
+  // Two decimals and a binary unit, as PyTorch writes sizes; plain C, so that no state of C++'s streams matters here.
+  static std::string size(uint64_t bytes) {
+    static constexpr const char* units[] = {"KiB", "MiB", "GiB"};
+    if (bytes <= 1024) {
+      return std::to_string(bytes) + " bytes";
+    }
+    double scaled = static_cast<double>(bytes) / 1024;
+    size_t unit = 0;
+    while (unit < 2 && scaled > 1024) {
+      scaled /= 1024;
+      ++unit;
+    }
+    char text[48];
+    std::snprintf(text, sizeof text, "%.2f %s", scaled, units[unit]);
+    return text;
   }
 
   std::mutex mutex_;
