@@ -130,6 +130,7 @@ mod tests {
         let packages = prefix.join("lib/python3.11/site-packages");
         fs::create_dir_all(&packages).unwrap();
         fs::create_dir_all(prefix.join("lib/perl5")).unwrap();
+        fs::create_dir_all(prefix.join("bin")).unwrap();
         let places = of_packages(&prefix.join("bin"));
         let expected = prefix.join("bin/../lib/python3.11/site-packages/vramwise/lib");
         assert!(places.contains(&expected), "{places:?}");
