@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+mod drop_in;
 mod hostile;
 mod mid_run;
 mod pools;
