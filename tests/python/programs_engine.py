@@ -40,10 +40,10 @@ class Engine:
     ).split()
 
     def __init__(self, library):
-        self.library = ctypes.CDLL(library)
-        self.library.vramwise_engine_table.restype = POINTER
-        assert self.library.vramwise_engine_table(99) is None
-        table = ctypes.cast(self.library.vramwise_engine_table(1), ctypes.POINTER(U64))
+        self.loaded = ctypes.CDLL(library)
+        self.loaded.vramwise_engine_table.restype = POINTER
+        assert self.loaded.vramwise_engine_table(99) is None
+        table = ctypes.cast(self.loaded.vramwise_engine_table(1), ctypes.POINTER(U64))
         addresses = {name: table[1 + index] for index, name in enumerate(self.NAMES)}
 
         def function(name, result, *arguments):
