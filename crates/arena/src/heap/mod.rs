@@ -2,8 +2,8 @@
 
 mod answer;
 mod check;
-mod find;
 mod grow;
+mod miss;
 mod place;
 mod pools;
 mod recycle;

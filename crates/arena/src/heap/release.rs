@@ -16,12 +16,8 @@ impl<D: Device> Heap<D> {
         Ok(())
     }
 
-    /// Releases everything that is free, as a request could not be served with it.
-    pub(super) fn release_unusable(&mut self) {
-        self.release_free(None);
-    }
-
-    fn release_free(&mut self, only: Option<u16>) {
+    /// Releases everything that is free, of all pools that lend or of one.
+    pub(super) fn release_free(&mut self, only: Option<u16>) {
         self.finish_retired();
         for region in 0..self.regions.len() {
             let pool = self.regions[region].pool;

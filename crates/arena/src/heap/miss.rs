@@ -18,13 +18,13 @@ impl<D: Device> Heap<D> {
             Err(AllocError::OutOfMemory) => {}
             other => return other,
         }
-        // Memory is short: wait for what other streams still use, then give back what cannot serve here.
+        // Memory is short: wait for what other streams still use, then give everything free back: in other pieces it may serve.
         self.stats.num_alloc_retries += 1;
         self.finish_waits();
         if let Ok(id) = self.attempt(region, units) {
             return Ok(id);
         }
-        self.release_unusable();
+        self.release_free(None);
         match self.attempt(region, units) {
             Err(AllocError::OutOfMemory) => {}
             other => return other,
