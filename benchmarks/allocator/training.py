@@ -19,6 +19,8 @@ import subprocess
 import sys
 import time
 
+# Steps before the measured ones.
+WARM = 5
 ARMS = ("warm-up", "native", "native again", "expandable", "vramwise")
 
 
@@ -90,6 +92,13 @@ def lstm(torch, step):
 MODELS = {"resnet50": resnet50, "gpt2": gpt2, "gpt2_checkpointed": gpt2_checkpointed, "lstm": lstm}
 
 
+def driver_time() -> float:
+    """Milliseconds that vramwise's allocator has spent in calls to the driver; 0 for PyTorch's, which does not tell."""
+    import vramwise.allocator
+
+    return sum(call.total_ns for call in vramwise.allocator.driver_calls()) / 1e6
+
+
 def child(name: str, arm: str, steps: int) -> None:
     if arm == "vramwise":
         import vramwise
@@ -102,25 +111,31 @@ def child(name: str, arm: str, steps: int) -> None:
     torch.use_deterministic_algorithms(True, warn_only=True)
     for kind in ("flash", "mem_efficient", "cudnn"):
         getattr(torch.backends.cuda, f"enable_{kind}_sdp")(False)
-    times, losses = [], []
+    times, losses, calls = [], [], []
 
     def step(run):
         torch.cuda.synchronize()
-        for _ in range(steps):
+        for number in range(steps):
+            if number in (0, 1, WARM):
+                calls.append(driver_time())
             start = time.perf_counter()
             loss = run()
             torch.cuda.synchronize()
             times.append(time.perf_counter() - start)
             losses.append(loss.item().hex())
+        calls.append(driver_time())
 
     MODELS[name](torch, step)
     stats = torch.cuda.memory_stats()
-    rest = sorted(times[5:])
+    rest = sorted(times[WARM:])
     row = {
         "first_ms": times[0] * 1e3,
         "median_ms": statistics.median(rest) * 1e3,
         "p99_ms": rest[min(len(rest) - 1, len(rest) * 99 // 100)] * 1e3,
         "losses": losses,
+        # Milliseconds in calls to the driver: in the first step, and in each of those that are measured.
+        "driver_first_ms": calls[1] - calls[0],
+        "driver_ms": (calls[-1] - calls[-2]) / max(1, steps - WARM),
         "reserved": stats["reserved_bytes.all.peak"],
         "requested": stats["requested_bytes.all.peak"],
     }
@@ -162,7 +177,8 @@ def main() -> int:
             for arm, row in rows.items():
                 print(
                     f"  {arm:12} first {row['first_ms']:8.1f} ms   median {row['median_ms']:7.2f}   p99 {row['p99_ms']:7.2f}"
-                    f"   held {row['reserved'] / 2**20:7.0f} MiB   R {row['reserved'] / row['requested']:.3f}",
+                    f"   held {row['reserved'] / 2**20:7.0f} MiB   R {row['reserved'] / row['requested']:.3f}"
+                    f"   driver {row['driver_first_ms']:.1f} ms, then {row['driver_ms']:.2f} a step",
                     flush=True,
                 )
     if args.json:

@@ -34,7 +34,7 @@ class Engine:
     """The functions of the table that are used here, in the order of the header."""
 
     NAMES = (
-        "init set_settings settings last_message set_hooks alloc free record_stream find base shortage count_oom pool_retain "
+        "init set_settings settings last_message driver_calls set_hooks alloc free record_stream find base shortage count_oom pool_retain "
         "pool_release pool_users capture_begin capture_end pool_use_on_oom pool_restore empty_cache set_memory_fraction "
         "memory_fraction largest_free stats reset_peak_stats reset_accumulated_stats walk enable_peer share check"
     ).split()
@@ -43,7 +43,7 @@ class Engine:
         self.loaded = ctypes.CDLL(library)
         self.loaded.vramwise_engine_table.restype = POINTER
         assert self.loaded.vramwise_engine_table(99) is None
-        table = ctypes.cast(self.loaded.vramwise_engine_table(1), ctypes.POINTER(U64))
+        table = ctypes.cast(self.loaded.vramwise_engine_table(2), ctypes.POINTER(U64))
         addresses = {name: table[1 + index] for index, name in enumerate(self.NAMES)}
 
         def function(name, result, *arguments):

@@ -73,11 +73,15 @@ class Package(unittest.TestCase):
             autoload.autoload()
         self.assertIn("broken", "".join(call.args[0] for call in stderr.write.call_args_list))
 
-    def test_a_report_has_a_line_for_each_device_that_was_used(self):
+    def test_a_report_tells_of_a_device_that_was_used_what_it_held_and_what_misses_cost(self):
         used = {"reserved_bytes.all.peak": 3 << 20, "requested_bytes.all.peak": 2 << 20}
+        held = "vramwise: cuda:1: peak held 3.00 MiB (3145728 bytes), peak requested 2.00 MiB (2097152 bytes), ratio 1.500"
+        calls = [allocator.DriverCalls("cuMemCreate", 2, 3_000_000, 2_500_000), allocator.DriverCalls("cuMemMap", 1, 40_000, 40_000)]
+        self.assertEqual(_report.lines(0, {}, []), [])
+        self.assertEqual(_report.lines(1, used, []), [held])
         self.assertEqual(
-            _report.lines([{}, used]),
-            ["vramwise: cuda:1: peak held 3.00 MiB (3145728 bytes), peak requested 2.00 MiB (2097152 bytes), ratio 1.500"],
+            _report.lines(1, used, calls)[1:],
+            ["vramwise: cuda:1: calls to the driver: 2 cuMemCreate 3.0 ms, 1 cuMemMap 0.0 ms; the longest 2.50 ms"],
         )
 
     def test_a_failed_compilation_tells_the_first_complaint(self):

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define VRAMWISE_ENGINE_VERSION 1u
+#define VRAMWISE_ENGINE_VERSION 2u
 
 typedef enum {
   VRAMWISE_OK = 0,
@@ -84,6 +84,14 @@ typedef struct {
   uint64_t largest_free_bytes;      /* the largest free block that the request's pool has */
 } vramwise_shortage;
 
+/* The driver's calls of one kind, since the device was first used. */
+typedef struct {
+  const char* name; /* of the call, or of the first of its kind; static */
+  uint64_t count;
+  uint64_t total_ns; /* on the host's clock */
+  uint64_t longest_ns;
+} vramwise_calls;
+
 /* Called with the device's lock held: quick, no call back into the engine, no Python. */
 typedef struct {
   void* context;
@@ -106,6 +114,8 @@ typedef struct vramwise_engine {
   size_t (*settings)(int32_t device, char* text, size_t capacity);
   /* Text about this thread's last failure; never NULL; valid until the thread's next call. */
   const char* (*last_message)(void);
+  /* What the driver's calls cost, by kind; returns the number of kinds, which may exceed capacity. 0 = an unused device. */
+  size_t (*driver_calls)(int32_t device, vramwise_calls* out, size_t capacity);
   void (*set_hooks)(const vramwise_hooks* hooks); /* copied; NULL = none */
 
   /* bytes > 0. On OK *block is filled (address, size, requested, stream, pool, device, small). */

@@ -15,10 +15,19 @@ pub(crate) enum Kind {
     Pending,
     /// Mapped and free; never beside another free block.
     Free,
+    /// Freed last of all: kept apart, as a request of just its size often comes next. One of a heap at most.
+    Warm,
     /// Not mapped; whole pages; never beside another hole.
     Hole,
     /// Mapped still, but its memory serves elsewhere: becomes a hole when an event is done. One whole handle.
     Zombie,
+}
+
+impl Kind {
+    /// Whether its addresses are backed, and by nothing else's memory.
+    pub(crate) fn is_mapped(self) -> bool {
+        matches!(self, Self::Live | Self::Pending | Self::Free | Self::Warm)
+    }
 }
 
 /// One piece. Links that only some kinds need share two words.

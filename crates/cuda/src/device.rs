@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use vramwise_arena::{Device, Event, Failure, Handle};
 
+use crate::costs::{Call, Cost, Costs};
 use crate::driver::{AccessDesc, AllocationProp, Code, Driver, Location, OUT_OF_MEMORY, check};
 use crate::error::Error;
 
@@ -44,6 +45,7 @@ pub struct CudaDevice {
     events: Vec<u64>,
     /// Told of each reservation: device, first byte, bytes.
     on_reserve: fn(i32, u64, u64),
+    costs: Costs,
 }
 
 impl CudaDevice {
@@ -89,7 +91,18 @@ impl CudaDevice {
             peers: Vec::new(),
             events: Vec::new(),
             on_reserve,
+            costs: Costs::default(),
         })
+    }
+
+    /// What the calls of a kind came to since this object was made.
+    pub fn cost(&self, call: Call) -> Cost {
+        self.costs.of(call)
+    }
+
+    /// Runs a call as [`CudaDevice::within`] does and counts it.
+    fn counted<T>(&self, call: Call, run: impl FnOnce(&Driver) -> T) -> T {
+        self.costs.measure(call, || self.within(run))
     }
 
     /// Runs calls with this device's context current, and so that a capture on this thread does not forbid them.
@@ -205,8 +218,9 @@ impl CudaDevice {
     fn reserve_addresses(&self, bytes: u64) -> Result<u64, Error> {
         let mut base = 0;
         // SAFETY: the pointer is to a local.
-        let code =
-            self.within(|d| unsafe { (d.address_reserve)(&mut base, bytes as usize, 0, 0, 0) });
+        let code = self.counted(Call::Reserve, |d| unsafe {
+            (d.address_reserve)(&mut base, bytes as usize, 0, 0, 0)
+        });
         check("cuMemAddressReserve", code)?;
         Ok(base)
     }
@@ -252,33 +266,39 @@ impl Device for CudaDevice {
         };
         let mut handle = 0;
         // SAFETY: pointers are to locals.
-        result(self.within(|d| unsafe { (d.mem_create)(&mut handle, bytes as usize, &prop, 0) }))?;
+        result(self.counted(Call::Create, |d| unsafe {
+            (d.mem_create)(&mut handle, bytes as usize, &prop, 0)
+        }))?;
         Ok(Handle(handle))
     }
 
     fn release(&mut self, handle: Handle, _bytes: u64) {
         // SAFETY: the heap releases each handle once, when nothing maps it. A failure (the process is ending) leaves
         // the memory to the driver.
-        self.within(|d| unsafe { (d.mem_release)(handle.0) });
+        self.counted(Call::Release, |d| unsafe { (d.mem_release)(handle.0) });
     }
 
     fn map(&mut self, addr: u64, bytes: u64, handle: Handle) -> Result<(), Failure> {
         // SAFETY: the range lies in a reservation, and nothing is mapped there.
-        result(self.within(|d| unsafe { (d.mem_map)(addr, bytes as usize, 0, handle.0, 0) }))
+        result(
+            self.counted(Call::Map, |d| unsafe {
+                (d.mem_map)(addr, bytes as usize, 0, handle.0, 0)
+            }),
+        )
     }
 
     fn set_access(&mut self, addr: u64, bytes: u64) -> Result<(), Failure> {
         let mut access = vec![self.access(self.ordinal)];
         access.extend(self.peers.iter().map(|peer| self.access(*peer)));
         // SAFETY: the range is mapped; the array has this many entries.
-        result(self.within(|d| unsafe {
+        result(self.counted(Call::SetAccess, |d| unsafe {
             (d.set_access)(addr, bytes as usize, access.as_ptr(), access.len())
         }))
     }
 
     fn unmap(&mut self, addr: u64, bytes: u64) -> Result<(), Failure> {
         // SAFETY: the range was mapped, and the work that used it is done.
-        result(self.within(|d| unsafe { (d.mem_unmap)(addr, bytes as usize) }))
+        result(self.counted(Call::Unmap, |d| unsafe { (d.mem_unmap)(addr, bytes as usize) }))
     }
 
     fn total(&self) -> u64 {
@@ -288,15 +308,16 @@ impl Device for CudaDevice {
     fn free(&self) -> u64 {
         let (mut free, mut total) = (0, 0);
         // SAFETY: pointers are to locals.
-        self.within(|d| unsafe { (d.mem_info)(&mut free, &mut total) });
+        self.counted(Call::Info, |d| unsafe { (d.mem_info)(&mut free, &mut total) });
         free as u64
     }
 
     fn record(&mut self, stream: u64) -> Result<Event, Failure> {
         let event = self.event()?;
         // SAFETY: the event is of this context and not in use; the stream is one that PyTorch works with.
-        let code = self
-            .within(|d| unsafe { (d.event_record)(event as *mut c_void, stream as *mut c_void) });
+        let code = self.counted(Call::Order, |d| unsafe {
+            (d.event_record)(event as *mut c_void, stream as *mut c_void)
+        });
         match result(code) {
             Ok(()) => Ok(Event(event)),
             Err(failure) => {
@@ -308,19 +329,22 @@ impl Device for CudaDevice {
 
     fn is_done(&mut self, event: Event) -> bool {
         // SAFETY: an event that `record` gave.
-        let code = self.within(|d| unsafe { (d.event_query)(event.0 as *mut c_void) });
+        let code =
+            self.counted(Call::Query, |d| unsafe { (d.event_query)(event.0 as *mut c_void) });
         code == 0
     }
 
     fn wait(&mut self, stream: u64, event: Event) -> Result<(), Failure> {
         let (stream, event) = (stream as *mut c_void, event.0 as *mut c_void);
         // SAFETY: as in `record`.
-        result(self.within(|d| unsafe { (d.stream_wait)(stream, event, 0) }))
+        result(self.counted(Call::Order, |d| unsafe { (d.stream_wait)(stream, event, 0) }))
     }
 
     fn synchronize(&mut self, event: Event) -> Result<(), Failure> {
         // SAFETY: an event that `record` gave.
-        result(self.within(|d| unsafe { (d.event_synchronize)(event.0 as *mut c_void) }))
+        result(
+            self.counted(Call::Wait, |d| unsafe { (d.event_synchronize)(event.0 as *mut c_void) }),
+        )
     }
 
     fn forget(&mut self, event: Event) {
@@ -331,7 +355,9 @@ impl Device for CudaDevice {
         let mut status = 0;
         // SAFETY: the pointer is to a local. An error (the legacy stream while another captures) means that the
         // stream must be left alone, as a capture does.
-        let code = self.within(|d| unsafe { (d.is_capturing)(stream as *mut c_void, &mut status) });
+        let code = self.counted(Call::Query, |d| unsafe {
+            (d.is_capturing)(stream as *mut c_void, &mut status)
+        });
         code != 0 || status != 0
     }
 }

@@ -8,10 +8,12 @@
 //! signatures of the header, and pointers passed to them are to locals of the caller.
 #![allow(unsafe_code)]
 
+mod costs;
 mod device;
 mod driver;
 mod error;
 
+pub use costs::{Call, Cost};
 pub use device::CudaDevice;
 pub use driver::Driver;
 pub use error::Error;

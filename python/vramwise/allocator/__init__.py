@@ -6,6 +6,7 @@ and one line on standard error says why.
 
 from __future__ import annotations
 
-from ._install import AllocatorStatus, allocator_status, install_allocator, set_settings
+from ._engine import DriverCalls
+from ._install import AllocatorStatus, allocator_status, driver_calls, install_allocator, set_settings
 
-__all__ = ["AllocatorStatus", "allocator_status", "install_allocator", "set_settings"]
+__all__ = ["AllocatorStatus", "DriverCalls", "allocator_status", "driver_calls", "install_allocator", "set_settings"]

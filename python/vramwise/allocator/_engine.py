@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import NotAvailableError, SettingsError
 
 LIBRARY = "libvramwise_allocator.so"
-VERSION = 1
+VERSION = 2
 ALL_DEVICES = -1
 _OK = 0
 
@@ -18,6 +19,32 @@ def library_directory() -> Path:
     """Where this package's libraries lie: VRAMWISE_LIB_DIR, or else ``lib`` in the package."""
     given = os.environ.get("VRAMWISE_LIB_DIR")
     return Path(given) if given else Path(__file__).resolve().parent.parent / "lib"
+
+
+class _Calls(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("count", ctypes.c_uint64),
+        ("total_ns", ctypes.c_uint64),
+        ("longest_ns", ctypes.c_uint64),
+    ]
+
+
+@dataclass(frozen=True)
+class DriverCalls:
+    """The driver's calls of one kind that the allocator made on a device.
+
+    Attributes:
+        name: of the call.
+        count: how many.
+        total_ns: nanoseconds of all together, on the host's clock.
+        longest_ns: nanoseconds of the longest.
+    """
+
+    name: str
+    count: int
+    total_ns: int
+    longest_ns: int
 
 
 class _Table(ctypes.Structure):
@@ -30,6 +57,7 @@ class _Table(ctypes.Structure):
         ("set_settings", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_char_p)),
         ("settings", ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int32, ctypes.c_char_p, ctypes.c_size_t)),
         ("last_message", ctypes.CFUNCTYPE(ctypes.c_char_p)),
+        ("driver_calls", ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int32, ctypes.POINTER(_Calls), ctypes.c_size_t)),
     ]
 
 
@@ -69,6 +97,13 @@ class Engine:
         text = ctypes.create_string_buffer(length + 1)
         self._functions.settings(device, text, length + 1)
         return text.value.decode(errors="replace")
+
+    def driver_calls(self, device: int) -> list[DriverCalls]:
+        """What the driver's calls cost so far, by kind; empty for a device that was not used."""
+        room = self._functions.driver_calls(device, None, 0)
+        calls = (_Calls * room)()
+        self._functions.driver_calls(device, calls, room)
+        return [DriverCalls(c.name.decode(), c.count, c.total_ns, c.longest_ns) for c in calls if c.count]
 
     def _said(self) -> str:
         return (self._functions.last_message() or b"").decode(errors="replace")

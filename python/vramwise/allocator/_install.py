@@ -13,7 +13,7 @@ from types import ModuleType
 
 from ..errors import NotAvailableError, VramwiseError
 from . import _report, _shim
-from ._engine import ALL_DEVICES, Engine
+from ._engine import ALL_DEVICES, DriverCalls, Engine
 
 Settings = str | Mapping[int | str, str]
 
@@ -115,7 +115,7 @@ def _install(settings: Settings | None) -> AllocatorStatus:
     if reason is not None:
         raise NotAvailableError(reason, missing="time" if torch.cuda.is_initialized() else "allocator")
     _engine = engine
-    _report.register(torch)
+    _report.register(torch, driver_calls)
     return AllocatorStatus(True, "", str(torch.__version__), engine.path, shim.path)
 
 
@@ -176,6 +176,18 @@ def _device_number(device: int | str) -> int:
     if not number.isdecimal():
         raise ValueError(f"{device!r} is no CUDA device: write one like 'cuda:0', or 'cuda' for all")
     return int(number)
+
+
+def driver_calls(device: int = 0) -> list[DriverCalls]:
+    """What the calls to CUDA's driver cost that the allocator has made for a device: its misses.
+
+    Args:
+        device: CUDA's ordinal.
+
+    Returns:
+        An entry a kind of call that happened; none where the allocator is not installed or the device was not used.
+    """
+    return _engine.driver_calls(device) if _status.installed and _engine is not None else []
 
 
 def _require_engine() -> Engine:

@@ -23,7 +23,7 @@ pub(super) extern "C" fn alloc(
             return NOT_READY;
         }
     };
-    let mut heap = engine::lock(heap);
+    let mut heap = engine::lock_heap(heap);
     let result = heap.alloc(stream, bytes, pool.into());
     if heap.has_changes() {
         engine::tell(device, &mut heap);
@@ -57,7 +57,7 @@ pub(super) extern "C" fn free(address: u64, block: *mut Block) -> c_int {
     }
     let Some(device) = engine::owner(address) else { return UNKNOWN_ADDRESS };
     let Some(heap) = engine::existing(device) else { return UNKNOWN_ADDRESS };
-    let mut heap = engine::lock(heap);
+    let mut heap = engine::lock_heap(heap);
     let freed = heap.free(address);
     if heap.has_changes() {
         engine::tell(device, &mut heap);

@@ -2,9 +2,13 @@
 
 use std::ffi::{c_int, c_void};
 
+use vramwise_cuda::Call;
+
 use super::{put, with, with_existing};
 use crate::message;
-use crate::table::{Block, INVALID, OK, OnBlock, OnSegment, Pool, Segment, ShortageC, StatsC};
+use crate::table::{
+    Block, Calls, INVALID, OK, OnBlock, OnSegment, Pool, Segment, ShortageC, StatsC,
+};
 
 pub(super) extern "C" fn shortage(
     device: i32,
@@ -32,6 +36,26 @@ pub(super) extern "C" fn largest_free(device: i32) -> u64 {
         OK
     });
     bytes
+}
+
+pub(super) extern "C" fn driver_calls(device: i32, out: *mut Calls, capacity: usize) -> usize {
+    let mut kinds = 0;
+    with_existing(device, |heap| {
+        kinds = Call::ALL.len();
+        for (index, call) in Call::ALL.into_iter().enumerate().take(capacity) {
+            let cost = heap.device().cost(call);
+            let calls = Calls {
+                name: call.name().as_ptr(),
+                count: cost.count,
+                total_ns: cost.total.as_nanos() as u64,
+                longest_ns: cost.longest.as_nanos() as u64,
+            };
+            // The caller has room for `capacity` entries, as the header says.
+            put(out.wrapping_add(index), calls);
+        }
+        OK
+    });
+    kinds
 }
 
 pub(super) extern "C" fn stats(device: i32, out: *mut StatsC) -> c_int {

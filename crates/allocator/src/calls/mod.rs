@@ -21,6 +21,7 @@ pub(crate) static TABLE: Engine = Engine {
     set_settings: setup::set_settings,
     settings: setup::settings,
     last_message: message::last,
+    driver_calls: look::driver_calls,
     set_hooks: setup::set_hooks,
     alloc: blocks::alloc,
     free: blocks::free,
@@ -58,7 +59,7 @@ fn with(device: i32, call: impl FnOnce(&mut Heap<CudaDevice>) -> c_int) -> c_int
     }
     match engine::heap(device) {
         Ok(heap) => {
-            let mut heap = engine::lock(heap);
+            let mut heap = engine::lock_heap(heap);
             let status = call(&mut heap);
             if heap.has_changes() {
                 engine::tell(device, &mut heap);

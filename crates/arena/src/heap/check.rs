@@ -57,6 +57,13 @@ impl<D: Device> Heap<D> {
             let alike = block.kind == last && matches!(last, Kind::Free | Kind::Hole);
             hold!(!alike, "blocks {before} and {id} are both {last:?}");
             hold!(block.kind != Kind::Vacant, "block {id} is not in use but linked");
+            let warm = block.kind == Kind::Warm;
+            hold!(
+                warm == (self.warm == id),
+                "block {id} is {:?}, {} was freed last",
+                block.kind,
+                self.warm
+            );
             self.check_pages(id, &block)?;
             let entered = extent.block_at(extent.address(block.start));
             match block.kind {
@@ -76,7 +83,7 @@ impl<D: Device> Heap<D> {
 
     fn check_pages(&self, id: u32, block: &Block) -> Result<(), Violation> {
         let extent = &self.extents[block.extent as usize];
-        let mapped = matches!(block.kind, Kind::Live | Kind::Pending | Kind::Free);
+        let mapped = block.kind.is_mapped();
         if !mapped {
             let whole =
                 block.start.is_multiple_of(PAGE_UNITS) && block.units.is_multiple_of(PAGE_UNITS);

@@ -33,6 +33,7 @@ impl<D: Device> Heap<D> {
     }
 
     fn attempt(&mut self, region: u16, units: u32) -> Result<u32, AllocError> {
+        self.cool();
         if let Some(run) = self.regions[region as usize].bins.find_anywhere(&self.blocks, units) {
             return Ok(self.take(run, units));
         }
@@ -75,7 +76,8 @@ impl<D: Device> Heap<D> {
     }
 
     /// Bytes of the largest free block that needs no new memory, over all regions or those of one stream and pool.
-    pub fn largest_free(&self, of: Option<(u64, super::PoolId)>) -> u64 {
+    pub fn largest_free(&mut self, of: Option<(u64, super::PoolId)>) -> u64 {
+        self.cool();
         let wanted = |r: &&crate::region::Region| {
             of.is_none_or(|(stream, pool)| {
                 r.stream == stream && self.pools[r.pool as usize].id == pool

@@ -18,6 +18,7 @@ impl<D: Device> Heap<D> {
 
     /// Releases everything that is free, of all pools that lend or of one.
     pub(super) fn release_free(&mut self, only: Option<u16>) {
+        self.cool();
         self.finish_retired();
         for region in 0..self.regions.len() {
             let pool = self.regions[region].pool;
@@ -109,7 +110,7 @@ impl<D: Device> Heap<D> {
     }
 
     /// What a message about missing memory needs.
-    pub fn shortage(&self, stream: u64, pool: PoolId) -> Shortage {
+    pub fn shortage(&mut self, stream: u64, pool: PoolId) -> Shortage {
         let mut private = 0;
         self.walk(|segment, _| {
             if segment.pool != (0, 0) {

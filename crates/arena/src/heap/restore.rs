@@ -30,6 +30,7 @@ impl<D: Device> Heap<D> {
                 freed(&info);
             }
         }
+        self.cool();
         for block in saved {
             let id = self.take_exactly(block, index).ok_or(AllocError::UnknownPool)?;
             self.hand_out(id, block.requested);

@@ -45,7 +45,8 @@ impl<D: Device> Heap<D> {
     }
 
     /// Calls `visit` with each segment and its blocks, in the order of addresses.
-    pub fn walk(&self, mut visit: impl FnMut(&SegmentInfo, &[BlockInfo])) {
+    pub fn walk(&mut self, mut visit: impl FnMut(&SegmentInfo, &[BlockInfo])) {
+        self.cool();
         let mut extents: Vec<&crate::extent::Extent> = self.extents.iter().collect();
         extents.sort_by_key(|e| e.base);
         let mut blocks = Vec::new();
@@ -71,9 +72,7 @@ impl<D: Device> Heap<D> {
         while id != NONE && self.blocks[id].end() <= unit {
             id = self.blocks[id].next;
         }
-        let mapped = |id: u32| {
-            id != NONE && matches!(self.blocks[id].kind, Kind::Live | Kind::Pending | Kind::Free)
-        };
+        let mapped = |id: u32| id != NONE && self.blocks[id].kind.is_mapped();
         if id == NONE || self.blocks[id].kind != Kind::Live {
             return None;
         }
