@@ -18,6 +18,8 @@ pub enum Call {
     SetAccess,
     /// `cuMemUnmap`.
     Unmap,
+    /// `cuMemUnmap` in the background: the time to hand it over.
+    Later,
     /// `cuMemGetInfo`.
     Info,
     /// `cuEventRecord` and `cuStreamWaitEvent`.
@@ -30,13 +32,14 @@ pub enum Call {
 
 impl Call {
     /// All kinds.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Reserve,
         Self::Create,
         Self::Release,
         Self::Map,
         Self::SetAccess,
         Self::Unmap,
+        Self::Later,
         Self::Info,
         Self::Order,
         Self::Query,
@@ -52,6 +55,7 @@ impl Call {
             Self::Map => c"cuMemMap",
             Self::SetAccess => c"cuMemSetAccess",
             Self::Unmap => c"cuMemUnmap",
+            Self::Later => c"cuMemUnmap (in the background)",
             Self::Info => c"cuMemGetInfo",
             Self::Order => c"cuEventRecord",
             Self::Query => c"cuEventQuery",

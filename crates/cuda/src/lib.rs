@@ -12,6 +12,7 @@ mod costs;
 mod device;
 mod driver;
 mod error;
+mod later;
 
 pub use costs::{Call, Cost};
 pub use device::CudaDevice;
