@@ -24,16 +24,16 @@ WARM = 5
 ARMS = ("warm-up", "native", "native again", "expandable", "vramwise")
 
 
-def resnet50(torch, step):
+def resnet50(torch, step, batch=64):
     import torchvision
 
     model = torchvision.models.resnet50().cuda().to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
     def run():
-        x = torch.randn(64, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
+        x = torch.randn(batch, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
         with torch.autocast("cuda", dtype=torch.bfloat16):
-            loss = torch.nn.functional.cross_entropy(model(x), torch.randint(0, 1000, (64,), device="cuda"))
+            loss = torch.nn.functional.cross_entropy(model(x), torch.randint(0, 1000, (batch,), device="cuda"))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -42,10 +42,15 @@ def resnet50(torch, step):
     step(run)
 
 
-def gpt2(torch, step, checkpoint=False):
+def resnet50_256(torch, step):
+    resnet50(torch, step, batch=256)
+
+
+def gpt2(torch, step, checkpoint=False, **size):
     import transformers
 
-    config = transformers.GPT2Config(n_layer=12, n_embd=768, n_head=12, use_cache=False)
+    size = {"n_layer": 12, "n_embd": 768, "n_head": 12, **size}
+    config = transformers.GPT2Config(**size, use_cache=False)
     model = transformers.GPT2LMHeadModel(config).cuda()
     if checkpoint:
         model.gradient_checkpointing_enable()
@@ -70,6 +75,10 @@ def gpt2_checkpointed(torch, step):
     gpt2(torch, step, checkpoint=True)
 
 
+def gpt2_medium(torch, step):
+    gpt2(torch, step, n_layer=24, n_embd=1024, n_head=16)
+
+
 def lstm(torch, step):
     model = torch.nn.LSTM(512, 1024, 2, batch_first=True).cuda()
     head = torch.nn.Linear(1024, 1000).cuda()
@@ -89,7 +98,14 @@ def lstm(torch, step):
     step(run)
 
 
-MODELS = {"resnet50": resnet50, "gpt2": gpt2, "gpt2_checkpointed": gpt2_checkpointed, "lstm": lstm}
+MODELS = {
+    "resnet50": resnet50,
+    "resnet50_256": resnet50_256,
+    "gpt2": gpt2,
+    "gpt2_checkpointed": gpt2_checkpointed,
+    "gpt2_medium": gpt2_medium,
+    "lstm": lstm,
+}
 
 
 def driver_time() -> float:

@@ -33,10 +33,6 @@ pub trait Device {
     fn set_access(&mut self, addr: u64, bytes: u64) -> Result<(), Failure>;
     /// Takes the mapping of one whole handle away (`cuMemUnmap`). The work that used it is done.
     fn unmap(&mut self, addr: u64, bytes: u64) -> Result<(), Failure>;
-    /// The same for a mapping that nothing uses any more, some time; the addresses may be mapped again at once.
-    fn unmap_later(&mut self, addr: u64, bytes: u64) -> Result<(), Failure> {
-        self.unmap(addr, bytes)
-    }
     /// The card's physical bytes.
     fn total(&self) -> u64;
     /// Free physical bytes (`cuMemGetInfo`).

@@ -18,8 +18,6 @@ pub enum Call {
     SetAccess,
     /// `cuMemUnmap`.
     Unmap,
-    /// `cuMemUnmap` in the background: the time to hand it over.
-    Later,
     /// `cuMemGetInfo`.
     Info,
     /// `cuEventRecord` and `cuStreamWaitEvent`.
@@ -32,14 +30,13 @@ pub enum Call {
 
 impl Call {
     /// All kinds.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 10] = [
         Self::Reserve,
         Self::Create,
         Self::Release,
         Self::Map,
         Self::SetAccess,
         Self::Unmap,
-        Self::Later,
         Self::Info,
         Self::Order,
         Self::Query,
@@ -55,7 +52,6 @@ impl Call {
             Self::Map => c"cuMemMap",
             Self::SetAccess => c"cuMemSetAccess",
             Self::Unmap => c"cuMemUnmap",
-            Self::Later => c"cuMemUnmap (in the background)",
             Self::Info => c"cuMemGetInfo",
             Self::Order => c"cuEventRecord",
             Self::Query => c"cuEventQuery",

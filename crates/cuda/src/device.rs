@@ -9,7 +9,6 @@ use vramwise_arena::{Device, Event, Failure, Handle};
 use crate::costs::{Call, Cost, Costs};
 use crate::driver::{AccessDesc, AllocationProp, Code, Driver, Location, OUT_OF_MEMORY, check};
 use crate::error::Error;
-use crate::later::Later;
 
 /// `CU_MEM_LOCATION_TYPE_DEVICE`.
 const ON_DEVICE: c_int = 1;
@@ -27,8 +26,6 @@ const ATTRIBUTE_POSIX_FD: c_int = 103;
 const ATTRIBUTE_RDMA_VMM: c_int = 110;
 /// `CU_EVENT_DISABLE_TIMING`: such events are cheaper.
 const NO_TIMING: u32 = 2;
-/// `CUDA_ERROR_UNKNOWN`: a mapping could not be taken away.
-const UNKNOWN: i32 = 999;
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`.
 const RELAXED: c_int = 2;
 
@@ -49,7 +46,6 @@ pub struct CudaDevice {
     /// Told of each reservation: device, first byte, bytes.
     on_reserve: fn(i32, u64, u64),
     costs: Costs,
-    later: Later,
 }
 
 impl CudaDevice {
@@ -84,11 +80,6 @@ impl CudaDevice {
             (driver.primary_retain)(&mut context, device)
         })?;
         let context = context as usize;
-        let theirs = Arc::clone(&driver);
-        let later = Later::new(move |(addr, bytes)| {
-            // SAFETY: the heap said that nothing uses this mapping any more.
-            within(&theirs, context, |d| unsafe { (d.mem_unmap)(addr, bytes as usize) }) == 0
-        });
         let total = total as u64;
         Ok(Self {
             driver,
@@ -101,7 +92,6 @@ impl CudaDevice {
             events: Vec::new(),
             on_reserve,
             costs: Costs::default(),
-            later,
         })
     }
 
@@ -115,8 +105,25 @@ impl CudaDevice {
         self.costs.measure(call, || self.within(run))
     }
 
+    /// Runs calls with this device's context current, and so that a capture on this thread does not forbid them.
     fn within<T>(&self, calls: impl FnOnce(&Driver) -> T) -> T {
-        within(&self.driver, self.context, calls)
+        let driver = &*self.driver;
+        let mut mode = RELAXED;
+        // SAFETY: the context is the primary one, which this object retains; pointers are to locals. Where a push
+        // fails (the process is ending) the calls fail as well, and nothing is popped.
+        let pushed = unsafe {
+            (driver.exchange_mode)(&mut mode);
+            (driver.push)(self.context as *mut c_void) == 0
+        };
+        let result = calls(driver);
+        // SAFETY: as above.
+        unsafe {
+            if pushed {
+                (driver.pop)(&mut null_mut());
+            }
+            (driver.exchange_mode)(&mut mode);
+        }
+        result
     }
 
     fn access(&self, peer: c_int) -> AccessDesc {
@@ -229,26 +236,6 @@ impl CudaDevice {
     }
 }
 
-/// Runs calls with a device's primary context current, and so that a capture on this thread does not forbid them.
-fn within<T>(driver: &Driver, context: usize, calls: impl FnOnce(&Driver) -> T) -> T {
-    let mut mode = RELAXED;
-    // SAFETY: the context is a primary one that its `CudaDevice` retains for good; pointers are to locals. Where a push
-    // fails (the process is ending) the calls fail as well, and nothing is popped.
-    let pushed = unsafe {
-        (driver.exchange_mode)(&mut mode);
-        (driver.push)(context as *mut c_void) == 0
-    };
-    let result = calls(driver);
-    // SAFETY: as above.
-    unsafe {
-        if pushed {
-            (driver.pop)(&mut null_mut());
-        }
-        (driver.exchange_mode)(&mut mode);
-    }
-    result
-}
-
 fn result(code: Code) -> Result<(), Failure> {
     match code {
         0 => Ok(()),
@@ -286,21 +273,18 @@ impl Device for CudaDevice {
     }
 
     fn release(&mut self, handle: Handle, _bytes: u64) {
-        // Memory goes back with its last mapping.
-        self.later.finish();
         // SAFETY: the heap releases each handle once, when nothing maps it. A failure (the process is ending) leaves
         // the memory to the driver.
         self.counted(Call::Release, |d| unsafe { (d.mem_release)(handle.0) });
     }
 
     fn map(&mut self, addr: u64, bytes: u64, handle: Handle) -> Result<(), Failure> {
-        if !self.later.clear((addr, bytes)) {
-            return Err(Failure::Driver(UNKNOWN));
-        }
         // SAFETY: the range lies in a reservation, and nothing is mapped there.
-        let code = self
-            .counted(Call::Map, |d| unsafe { (d.mem_map)(addr, bytes as usize, 0, handle.0, 0) });
-        result(code)
+        result(
+            self.counted(Call::Map, |d| unsafe {
+                (d.mem_map)(addr, bytes as usize, 0, handle.0, 0)
+            }),
+        )
     }
 
     fn set_access(&mut self, addr: u64, bytes: u64) -> Result<(), Failure> {
@@ -315,12 +299,6 @@ impl Device for CudaDevice {
     fn unmap(&mut self, addr: u64, bytes: u64) -> Result<(), Failure> {
         // SAFETY: the range was mapped, and the work that used it is done.
         result(self.counted(Call::Unmap, |d| unsafe { (d.mem_unmap)(addr, bytes as usize) }))
-    }
-
-    fn unmap_later(&mut self, addr: u64, bytes: u64) -> Result<(), Failure> {
-        let later = &mut self.later;
-        let begun = self.costs.measure(Call::Later, || later.push((addr, bytes)));
-        begun.then_some(()).ok_or(Failure::Driver(UNKNOWN))
     }
 
     fn total(&self) -> u64 {

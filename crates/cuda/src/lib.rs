@@ -12,7 +12,6 @@ mod costs;
 mod device;
 mod driver;
 mod error;
-mod later;
 
 pub use costs::{Call, Cost};
 pub use device::CudaDevice;

@@ -299,7 +299,7 @@ impl<D: Device> Heap<D> {
     pub(super) fn unmap_zombie(&mut self, block: u32, handle: u32) -> bool {
         let Block { extent, start, units, .. } = self.blocks[block];
         let addr = self.extents[extent as usize].address(start);
-        if self.device.unmap_later(addr, u64::from(units / PAGE_UNITS) * PAGE).is_err() {
+        if self.device.unmap(addr, u64::from(units / PAGE_UNITS) * PAGE).is_err() {
             return false;
         }
         self.handles[handle].zombies -= 1;
