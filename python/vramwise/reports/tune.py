@@ -73,6 +73,22 @@ class Limit:
 
 
 @dataclass(frozen=True)
+class DropInReport:
+    """The worst of the files."""
+
+    peak_held_bytes: int
+    """Most physical memory held at one time, bytes."""
+    ratio: float | None
+    """Held ÷ asked for, at their peaks."""
+    oom_runs: int
+    """Files whose program runs out of memory."""
+
+    @classmethod
+    def _of(cls, data: dict[str, Any]) -> DropInReport:
+        return cls(**data)
+
+
+@dataclass(frozen=True)
 class Load:
     kind: str
     why: list[str]
@@ -133,6 +149,8 @@ class TuneReport(BaseReport):
     gain_percent: float
     candidates: list[Candidate]
     limit: Limit
+    drop_in: DropInReport
+    """The same programs under vramwise's own allocator."""
     load: Load
     options: list[OptionReport]
     runs_per_candidate: int
@@ -147,6 +165,7 @@ class TuneReport(BaseReport):
             "recommended": Recommended._of(data["recommended"]),
             "candidates": [Candidate._of(item) for item in data["candidates"]],
             "limit": Limit._of(data["limit"]),
+            "drop_in": DropInReport._of(data["drop_in"]),
             "load": Load._of(data["load"]),
             "options": [OptionReport._of(item) for item in data["options"]],
         }

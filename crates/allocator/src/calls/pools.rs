@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use vramwise_arena::Saved;
+use vramwise_arena::{AllocError, Saved};
 
 use super::{failed, status, with, with_each};
 use crate::message;
@@ -88,8 +88,18 @@ pub(super) extern "C" fn restore(
 }
 
 pub(super) extern "C" fn empty_cache(device: i32, pool: Pool) -> c_int {
-    with_each(device, |heap| match heap.empty_cache(pool.into()) {
-        Ok(()) => OK,
-        Err(error) => failed(error),
-    })
+    let (mut known, mut asked) = (false, false);
+    let status = with_each(device, |heap| {
+        asked = true;
+        match heap.empty_cache(pool.into()) {
+            // Of all devices one that has the pool is enough.
+            Err(AllocError::UnknownPool) => OK,
+            Err(error) => failed(error),
+            Ok(()) => {
+                known = true;
+                OK
+            }
+        }
+    });
+    if status == OK && asked && !known { failed(AllocError::UnknownPool) } else { status }
 }

@@ -1,5 +1,6 @@
 //! `vramwise tune FILE...`.
 
+mod drop_in;
 mod json;
 mod plot;
 mod text;
@@ -117,9 +118,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
         destination.write(plot::svg(&cases[0], &report, &options).as_bytes())?;
         context.wrote(destination.path());
     }
-    context.answer(&json::Report::new(&options, &inputs, &report), || {
-        text::render(&options, &inputs, &report, context)
-    })?;
+    let answer = json::Report::new(&options, &inputs, &report);
+    context
+        .answer(&answer, || text::render(&options, &inputs, &report, &answer.drop_in, context))?;
     let fits = report.candidates[report.recommended].oom_runs == 0;
     Ok(if fits { Status::Fine } else { Status::Finding })
 }

@@ -20,6 +20,8 @@ pub(super) struct Report {
     gain_percent: f64,
     candidates: Vec<Candidate>,
     limit: Limit,
+    /// The same programs under vramwise's own allocator.
+    pub(super) drop_in: super::drop_in::DropInReport,
     load: Load,
     options: Vec<OptionReport>,
     runs_per_candidate: usize,
@@ -122,6 +124,7 @@ impl Report {
             gain_percent: gain.1,
             candidates: found.candidates.iter().map(candidate).collect(),
             limit: Limit { peak_live_bytes: found.peak_live },
+            drop_in: super::drop_in::DropInReport::new(options, inputs),
             load: Load { kind: found.load.kind.describe(), why: found.load.reasons() },
             options: found.effects.iter().map(option).collect(),
             runs_per_candidate: found.runs,

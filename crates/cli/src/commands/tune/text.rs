@@ -15,6 +15,7 @@ pub(super) fn render(
     options: &TuneOptions,
     inputs: &[Input],
     report: &Report,
+    drop_in: &super::drop_in::DropInReport,
     context: &Context,
 ) -> String {
     let style = context.style();
@@ -24,7 +25,8 @@ pub(super) fn render(
     }
     text.push('\n');
     recommendation(&mut text, options, report, style);
-    figures(&mut text, report, style);
+    figures(&mut text, report);
+    super::drop_in::render(&mut text, drop_in, style);
     let _ = writeln!(text, "\n{}", style.bold("settings tried"));
     text.push_str(&table(options, report, context).render(style, context.width()));
     rest_of_table(&mut text, report, context, style);
@@ -143,7 +145,7 @@ fn nothing_fits(text: &mut String, options: &TuneOptions, best: &Candidate, styl
     let _ = writeln!(text, "{}\n", style.bad(&line));
 }
 
-fn figures(text: &mut String, report: &Report, style: Style) {
+fn figures(text: &mut String, report: &Report) {
     let baseline = &report.candidates[report.baseline];
     let best = &report.candidates[report.recommended];
     let smallest =
@@ -162,7 +164,6 @@ fn figures(text: &mut String, report: &Report, style: Style) {
         over(baseline),
         over(best)
     );
-    let _ = style;
 }
 
 /// `1.90×`.
