@@ -282,6 +282,10 @@ assert vramwise.install_allocator().installed
                 with self.subTest(value):
                     done = self.run_program(program, PYTHONPATH=path, VRAMWISE_ALLOCATOR=value)
                     self.assertEqual((done.stdout, done.stderr), (f"{backend}\n", ""))
+            # A program that asks for it too, before it imports torch itself.
+            twice = "import vramwise; print(vramwise.install_allocator('limit:1GiB', required=True).settings[-1])"
+            done = self.run_program(twice, PYTHONPATH=path, VRAMWISE_ALLOCATOR="1")
+            self.assertIn("limit:1073741824", done.stdout.replace("1GiB", "1073741824"))
             wrong = self.run_program(program, PYTHONPATH=path, VRAMWISE_ALLOCATOR="nonsense=1")
             self.assertEqual(wrong.stdout, "native\n")
             self.assertIn("VRAMWISE_ALLOCATOR: ", wrong.stderr)
@@ -290,7 +294,7 @@ assert vramwise.install_allocator().installed
         program = INSTALL + "x = torch.empty(3 << 20, dtype=torch.uint8, device='cuda')"
         done = self.run_program(program, VRAMWISE_ALLOCATOR_REPORT="1")
         self.assertRegex(done.stderr, r"^vramwise: cuda:0: peak held \S+ MiB \(\d+ bytes\), peak requested 3\.00 MiB "
-                                      r"\(3145728 bytes\), ratio \d+\.\d{3}\n$")
+                                      r"\(3145728 bytes\), ratio \d+\.\d{3}\n(vramwise: cuda:0: calls to the driver: \d+ .*\n)?$")
         self.assertEqual(self.run_program(INSTALL, VRAMWISE_ALLOCATOR_REPORT="1").stderr, "")
 
 

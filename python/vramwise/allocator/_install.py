@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -65,6 +66,10 @@ def install_allocator(settings: Settings | None = None, *, required: bool = Fals
     """
     global _status
     with _lock:
+        if not _status.installed:
+            # Importing it may install the allocator already, where the environment asks for that.
+            with contextlib.suppress(ImportError):
+                importlib.import_module("torch")
         if not _status.installed:
             try:
                 _status = _install(settings)
