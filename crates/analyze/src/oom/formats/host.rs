@@ -62,12 +62,6 @@ pub(in crate::oom) const TEXTS: &[HostText] = &[
         words: "OOMKilled",
     },
     HostText {
-        anchor: "oom-killevent",
-        patterns: &["oom-killevent"],
-        form: Form::Killed,
-        words: "oom-kill event",
-    },
-    HostText {
         anchor: "memorycgroupoutofmemory",
         patterns: &["memorycgroupoutofmemory"],
         form: Form::Killed,

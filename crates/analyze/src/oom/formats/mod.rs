@@ -3,6 +3,7 @@
 pub(super) mod caching;
 pub(super) mod host;
 pub(super) mod mps;
+pub(super) mod neighbours;
 pub(super) mod other;
 pub(super) mod phrases;
 pub(super) mod stream_ordered;

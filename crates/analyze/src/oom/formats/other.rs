@@ -63,7 +63,7 @@ pub(in crate::oom) const OTHERS: &[Other] = &[
         anchor: "failedtoallocate",
         kind: Kind::OtherFramework,
         form: Form::Foreign,
-        words: "failed to allocate … from device: CUDA_ERROR_OUT_OF_MEMORY",
+        words: "failed to allocate … (TensorFlow, ONNX Runtime)",
         read: tensorflow_driver,
     },
     Other {

@@ -91,6 +91,24 @@ pub(in crate::oom) const PHRASES: &[Phrase] = &[
         Form::KernelResources,
         "out of resource: shared memory",
     ),
+    phrase(
+        "outofresource:threads,required:",
+        Kind::Library,
+        Form::KernelResources,
+        "out of resource: threads",
+    ),
+    phrase(
+        "outofresource:registers,required:",
+        Kind::Library,
+        Form::KernelResources,
+        "out of resource: registers",
+    ),
+    phrase(
+        "outofresource:tensormemory,required:",
+        Kind::Library,
+        Form::KernelResources,
+        "out of resource: tensor memory",
+    ),
     pair(
         "hipfailure",
         "'outofmemory'",
@@ -247,6 +265,17 @@ pub(in crate::oom) fn is_raised(text: &[u8], at: usize) -> bool {
         && !near.ends_with(b"raise")
         && !before.last().is_some_and(u8::is_ascii_alphanumeric)
         && after.is_none_or(|b| matches!(b, b':' | b')' | b'.' | b',' | b'"' | b'\''))
+}
+
+/// Whether a line has the exception's name as PyTorch's: alone or behind `torch.`, and not as the name of
+/// another program's (`java.lang.OutOfMemoryError`, `ray.exceptions.OutOfMemoryError`).
+pub(in crate::oom) fn names_pytorch_s(line: &str) -> bool {
+    line.match_indices("OutOfMemoryError").any(|(at, _)| {
+        let before = &line[..at];
+        let path = before.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || "._".contains(c));
+        let path = &before[path.len()..];
+        !path.contains('.') || path.starts_with("torch.")
+    })
 }
 
 /// Whether a line is a program's text rather than its output.
