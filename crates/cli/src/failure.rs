@@ -152,11 +152,6 @@ impl Failure {
         self
     }
 
-    /// The sentence alone.
-    pub(crate) fn what(self) -> String {
-        self.what
-    }
-
     /// The message as it is printed, with its last newline.
     pub(crate) fn render(&self, style: Style) -> String {
         let mut text = format!("{} {}\n", style.bad("error:"), printable(&self.what));

@@ -17,6 +17,7 @@ use crate::Status;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::input;
+use crate::several;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,7 +35,7 @@ Examples:
 
 Every out-of-memory error of a text is found, whatever stands around it: other ranks, colours,
 progress bars, wrapped lines; UTF-16, gzip and zstd are read too.
-Exit status: 0 explained (or none found), 2 unreadable input.";
+Exit status: 0 explained (or none found), 1 some files cannot be read, 2 none can, or wrong usage.";
 
 /// Say why a program ran out of memory, from its log or its snapshot.
 #[derive(Debug, clap::Args)]
@@ -75,28 +76,15 @@ enum Found {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     let files = source::expand(&args.files)?;
     context.protect(&files)?;
-    let mut explained = Vec::new();
-    let mut unread = None;
-    for path in &files {
-        match one(args, path, context) {
-            Ok(found) => explained.push(Explained { file: input::shown(path), found }),
-            // Of many files the readable ones are still worth explaining.
-            Err(failure) if files.len() > 1 => {
-                context.warn(&format!("left out: {}", failure.sentence()));
-                unread.get_or_insert(failure);
-            }
-            Err(failure) => return Err(failure),
-        }
-    }
-    if let Some(failure) = unread.filter(|_| explained.is_empty()) {
-        return Err(failure);
-    }
-    let ranks = ranks::Ranks::of(&explained);
-    let top = context.global.top;
-    context.answer(&json::Report::new(&explained, &ranks, top), || {
-        text::render(&explained, &ranks, context)
+    let several = several::each(&files, context, |path| {
+        Ok(Explained { file: input::shown(path), found: one(args, path, context)? })
     })?;
-    Ok(Status::Fine)
+    let explained = &several.read;
+    let ranks = ranks::Ranks::of(explained);
+    let top = context.global.top;
+    let report = json::Report::new(explained, &ranks, several.unreadable.clone(), top);
+    context.answer(&report, || text::render(explained, &ranks, context))?;
+    Ok(several.status(false))
 }
 
 /// Reads and explains one file.

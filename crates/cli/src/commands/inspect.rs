@@ -1,7 +1,7 @@
 //! `vramwise inspect FILE`.
 
 mod json;
-mod rules;
+pub(super) mod rules;
 mod text;
 
 use std::path::PathBuf;

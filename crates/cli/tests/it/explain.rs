@@ -160,10 +160,76 @@ fn of_several_files_the_readable_ones_are_explained() {
     room.write("a.log", LOG);
     room.write("b.pickle", [0x80, 4, 0x95]);
     let output = room.vramwise(&["explain", ".", "--json"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(output.status.code(), Some(1));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["events"].as_array().map(Vec::len), Some(1));
+    assert_eq!(json["unreadable"][0]["file"], "./b.pickle");
     assert!(String::from_utf8_lossy(&output.stderr).contains("left out: ./b.pickle"));
+}
+
+#[test]
+fn every_command_leaves_out_what_it_cannot_read_and_names_it() {
+    let room = Room::new("explain-rule");
+    std::fs::create_dir(room.path().join("files")).unwrap();
+    let good = std::fs::read(repository().join(FRAGMENTED)).unwrap();
+    room.write("files/rank0.pickle", &good);
+    room.write("files/rank1.pickle", &good[..good.len() / 2]);
+    room.write("files/rank2.pickle", [0x80, 4, 0x95]);
+    for args in [
+        vec!["explain", "files"],
+        vec!["leaks", "files"],
+        vec!["ranks", "files"],
+        vec!["check", "files", "--max-peak-reserved", "1TiB"],
+        vec!["explain", "files/rank1.pickle", "files/rank0.pickle", "absent.pickle"],
+    ] {
+        let mut command = room.vramwise(&args);
+        command.env_remove("GITHUB_STEP_SUMMARY");
+        let output = command.arg("--json").output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {told}");
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let unreadable = json["unreadable"].as_array().unwrap();
+        assert_eq!(unreadable.len(), 2, "{args:?}");
+        for one in unreadable {
+            let (file, reason) = (one["file"].as_str().unwrap(), one["reason"].as_str().unwrap());
+            let warning = format!("warning: left out: {file}: {reason}");
+            assert!(told.contains(&warning) && !reason.is_empty(), "{args:?}: {told}");
+        }
+    }
+    std::fs::remove_file(room.path().join("files/rank0.pickle")).unwrap();
+    for command in ["explain", "leaks", "ranks"] {
+        let output = room.vramwise(&[command, "files"]).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{command}: {told}");
+        assert!(told.contains("error: none of the 2 files can be used"), "{command}: {told}");
+    }
+}
+
+#[test]
+fn tables_over_files_say_causes_in_words() {
+    let room = Room::new("explain-words-table");
+    room.write("rank0.log", LOG);
+    room.write("rank1.log", "java.lang.OutOfMemoryError: Java heap space\n");
+    let output = room.vramwise(&["explain", "rank0.log", "rank1.log"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("another program's heap") && !text.contains("runtime_heap"), "{text}");
+    let many: String = (1..6).map(|n| LOG.replace("7.50 GiB", &format!("{n}.50 GiB"))).collect();
+    room.write("many.log", many);
+    let output = room.vramwise(&["explain", "many.log"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        !text.contains("refused_although_free") && text.contains("refused although free"),
+        "{text}"
+    );
+}
+
+#[test]
+fn words_that_are_no_known_error_are_shown() {
+    let room = Room::new("explain-unknown");
+    room.write("db.log", "ok\nERROR:  out of memory\n");
+    let output = room.vramwise(&["explain", "db.log"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("line 2 speaks of missing memory"), "{text}");
 }
 
 #[test]

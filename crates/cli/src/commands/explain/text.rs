@@ -62,7 +62,7 @@ impl Page {
                 format!("{} {}", if e.in_log { "line" } else { "event" }, e.place).into(),
                 format!("{time}{first}").into(),
                 e.asked.map_or(String::new(), |b| Human(b).to_string()).into(),
-                e.cause.into(),
+                e.cause.words().into(),
             ]);
         }
         text.push_str(&table.render(self.style, Some(self.columns)));
@@ -83,11 +83,13 @@ impl Page {
             None => String::new(),
         };
         if found.is_empty() {
-            let _ = writeln!(
-                text,
-                "{}: no out-of-memory error was found{version}",
-                self.style.bold(&printable(file))
-            );
+            let file = self.style.bold(&printable(file));
+            let why =
+                if report.is_empty { "it is empty" } else { "no out-of-memory error was found" };
+            let _ = writeln!(text, "{file}: {why}{version}");
+            if let Some(unknown) = &report.unknown {
+                self.item(text, "  ", &unknown_words(unknown));
+            }
         } else if several || found.len() > 1 {
             let errors = counted(found.len() as u64, "different out-of-memory error");
             let file = self.style.bold(&printable(file));
@@ -124,7 +126,7 @@ impl Page {
                 size(n.tried).into(),
                 size(n.free).into(),
                 size(n.allocated).into(),
-                e.cause.name().into(),
+                e.cause.words().into(),
             ]);
         }
         format!("{}\n", table.render(self.style, Some(self.columns)))
@@ -226,6 +228,14 @@ impl Page {
             let _ = writeln!(text, "{lead}{}", self.style.dim(&line));
         }
     }
+}
+
+/// What is said of a line that speaks of missing memory and is no error that is known.
+pub(super) fn unknown_words(unknown: &oom::UnknownMention) -> String {
+    format!(
+        "line {} speaks of missing memory, but is no error that is known here: \"{}\"",
+        unknown.line, unknown.text
+    )
 }
 
 /// What the text is, as a person would call it.
