@@ -100,7 +100,14 @@ impl Failure {
             }
             _ => Kind::Unreadable { path: path.to_owned(), offset: None },
         };
-        Self::from_error(&error).about(crate::input::shown(path)).kind(kind)
+        let failure = Self::from_error(&error).about(crate::input::shown(path)).kind(kind);
+        match &error {
+            ReadError::OtherFormat { what, .. } if what.starts_with("plain text") => {
+                failure.hint("vramwise explain reads logs")
+            }
+            ReadError::Directory => failure.hint("vramwise ranks compares all snapshots of one"),
+            _ => failure,
+        }
     }
 
     /// The end of a command that was asked to stop.

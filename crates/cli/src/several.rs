@@ -4,6 +4,7 @@
 //! named with the reason, as a warning and in the JSON report, and makes the exit status 1. Only where
 //! none can be used, or the only one, it is an error.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -44,6 +45,25 @@ impl<T> Several<T> {
     pub(crate) fn status(&self, finding: bool) -> Status {
         if finding || !self.unreadable.is_empty() { Status::Finding } else { Status::Fine }
     }
+}
+
+/// Drops what is named again: the same file twice would count twice. What an embedding program gave may
+/// have one name for several.
+pub(crate) fn once(files: Vec<PathBuf>, context: &Context) -> Vec<PathBuf> {
+    if context.is_embedded() {
+        return files;
+    }
+    let mut seen = BTreeSet::new();
+    let mut kept = Vec::with_capacity(files.len());
+    for path in files {
+        let real = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+        if seen.insert(real) {
+            kept.push(path);
+        } else {
+            context.warn(&format!("{} is named twice, and read once", input::shown(&path)));
+        }
+    }
+    kept
 }
 
 /// Reads each of the files, and goes on where one cannot be used.

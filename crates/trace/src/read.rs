@@ -122,7 +122,12 @@ fn either(
         )));
     }
     let says = |word: &[u8]| bytes.windows(word.len()).any(|w| w == word);
-    let like_one = sniff::content(head).is_ok() && says(b"segments");
+    let like_one = match sniff::content(head) {
+        // Of protocol 0 or 1, which look like text.
+        Ok(sniff::Content::Pickle) => true,
+        Ok(_) => says(b"segments") || says(b"device_traces"),
+        Err(_) => false,
+    };
     if like_one && let Ok(snapshot) = read_slice(&bytes, options) {
         return Ok(LogOrSnapshot::Snapshot(Box::new(snapshot)));
     }

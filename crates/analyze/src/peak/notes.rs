@@ -28,7 +28,9 @@ const NO_CARD: u64 = 1 << 40;
 
 /// Why peaks cannot all be right, where they cannot.
 pub(super) fn contradiction(peaks: &Peaks) -> Option<String> {
-    let (reserved, active) = (peaks.reserved.bytes, peaks.active.bytes);
+    let reserved = peaks.reserved.bytes;
+    // No block is smaller than what was requested of it.
+    let active = peaks.active.bytes.max(peaks.requested.bytes);
     if active > reserved {
         return Some(format!(
             "{} were in use at once, and never more than {} reserved, which is impossible: segments or \

@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
             "give a limit, such as --max-peak-reserved 20GiB, or a --baseline to compare with",
         ));
     }
-    let files = input::expand(&args.files)?;
+    let files = several::once(input::expand(&args.files)?, context);
     let baselines = baselines(args, &files)?;
     let inputs = || files.iter().chain(baselines.iter().flatten());
     context.protect(inputs())?;

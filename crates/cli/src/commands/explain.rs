@@ -74,7 +74,7 @@ enum Found {
 
 /// Reads the files and reports.
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
-    let files = source::expand(&args.files)?;
+    let files = several::once(source::expand(&args.files)?, context);
     context.protect(&files)?;
     let several = several::each(&files, context, |path| {
         Ok(Explained { file: input::shown(path), found: one(args, path, context)? })
@@ -90,7 +90,15 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
 /// Reads and explains one file.
 fn one(args: &Args, path: &std::path::Path, context: &Context) -> Result<Found, Failure> {
     Ok(match source::read(path, context)? {
-        source::Source::Log(text) => Found::Log(oom::explain_log(&text)),
+        source::Source::Log(text) => {
+            let report = oom::explain_log(&text);
+            if report.explanations.is_empty()
+                && let Some(why) = source::is_no_log(path, &text)
+            {
+                return Err(why);
+            }
+            Found::Log(report)
+        }
         source::Source::Snapshot(snapshot) => {
             Found::Snapshot(replayed(args, &snapshot, path, context)?)
         }

@@ -51,7 +51,7 @@ struct Looked {
 
 /// Reads the files, looks at every device and reports.
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
-    let files = input::expand(&args.files)?;
+    let files = several::once(input::expand(&args.files)?, context);
     context.protect(&files)?;
     let options = leaks::Options {
         device: context.global.device,

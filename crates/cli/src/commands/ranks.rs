@@ -63,6 +63,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
         }
         files.extend(found);
     }
+    let files = several::once(files, context);
     context.protect(&files)?;
     let several = several::each(&files, context, |file| read(file, args, context))?;
     let mut rows: Vec<Row> = several.read.into_iter().flatten().collect();

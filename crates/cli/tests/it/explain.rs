@@ -224,6 +224,70 @@ fn tables_over_files_say_causes_in_words() {
 }
 
 #[test]
+fn what_can_hold_no_error_is_not_called_free_of_them() {
+    let room = Room::new("explain-no-log");
+    room.write("core", (0..=255u8).cycle().take(5000).collect::<Vec<u8>>());
+    room.write("half.json", r#"{"segments": [], "device_traces": [[{"action": "#);
+    room.write(
+        "negative.json",
+        r#"{"segments": [], "device_traces": [[{"action": "alloc", "addr": 1, "size": -5}]]}"#,
+    );
+    room.write("config.pickle", "(dp0\nVlr\np1\nF0.1\ns.");
+    for (name, complaint) in [
+        ("core", "is neither text nor a snapshot"),
+        ("half.json", "EOF"),
+        ("negative.json", "'size' is negative (-5)"),
+        ("config.pickle", "not a memory snapshot"),
+    ] {
+        let output = room.vramwise(&["explain", name]).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && told.contains(complaint), "{name}: {told}");
+    }
+    // Such signs around an error do not hide it, and JSON may well be a log.
+    room.write("dump", [&[0u8; 3000], LOG.as_bytes()].concat());
+    room.write("lines.json", "{\"level\": \"info\", \"segments\": 3}\n");
+    for (name, code) in [("dump", 0), ("lines.json", 0)] {
+        let output = room.vramwise(&["explain", name, "--json"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{name}");
+    }
+    let output = room.vramwise(&["explain", "dump"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("7.50 GiB"));
+}
+
+#[test]
+fn a_snapshot_of_an_old_protocol_is_a_snapshot() {
+    let room = Room::new("explain-protocol-0");
+    let text = "(dp0\nVsegments\np1\n(lp2\nsVdevice_traces\np3\n(lp4\n(lp5\n(dp6\nVaction\np7\nVoom\np8\nsVsize\np9\nI1024\nsVaddr\np10\nI0\nsVstream\np11\nI0\nsaas.";
+    room.write("old.dump", text);
+    let output = room.vramwise(&["explain", "old.dump", "--json"]).output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["snapshots"][0]["events"], 1, "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_thousand_errors_are_a_short_table() {
+    let room = Room::new("explain-thousand");
+    let many: String = (0..1000)
+        .map(|n| LOG.replace("7.50", &format!("{}.{:02}", n / 100 + 1, n % 100)))
+        .collect();
+    room.write("many.log", many);
+    let output = room.vramwise(&["explain", "many.log", "--top", "5"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("and 995 more (--top N shows more)"), "{text}");
+    assert!(text.lines().count() < 200, "{text}");
+}
+
+#[test]
+fn a_file_that_is_named_twice_counts_once() {
+    let room = Room::new("explain-twice");
+    room.write("a.log", LOG);
+    let output = room.vramwise(&["explain", "a.log", "./a.log", "--json"]).output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), json["events"].as_array().map(Vec::len)), (Some(0), Some(1)));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is named twice"));
+}
+
+#[test]
 fn words_that_are_no_known_error_are_shown() {
     let room = Room::new("explain-unknown");
     room.write("db.log", "ok\nERROR:  out of memory\n");
