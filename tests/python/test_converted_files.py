@@ -28,6 +28,14 @@ PROGRAM = os.environ.get("VRAMWISE_BIN", str(REPOSITORY / "target" / "debug" / "
 RECORDINGS = ["oom_fragmented__default__stacks", "cudagraph__default", "lstm_varlen__expandable", "streams__default"]
 TRACE_PROCESSOR = os.environ.get("PERFETTO_TRACE_PROCESSOR")
 
+# For each phase what an event must have besides ``ph`` and ``pid``.
+EVENT_KEYS = {
+    "M": {"name": str, "tid": int, "args": dict},
+    "C": {"name": str, "ts": int, "args": dict},
+    "X": {"name": str, "tid": int, "ts": int, "dur": int, "args": dict},
+    "i": {"name": str, "tid": int, "ts": int, "s": str, "args": dict},
+}
+
 
 def installed(*modules):
     """Whether all of these can be imported."""
@@ -172,21 +180,13 @@ class DuckDb(Converted):
 class TraceEvents(Converted):
     """A trace against the documented format, and against the recording that it shows."""
 
-    # For each phase what an event must have besides ``ph`` and ``pid``.
-    KEYS = {
-        "M": {"name": str, "tid": int, "args": dict},
-        "C": {"name": str, "ts": int, "args": dict},
-        "X": {"name": str, "tid": int, "ts": int, "dur": int, "args": dict},
-        "i": {"name": str, "tid": int, "ts": int, "s": str, "args": dict},
-    }
-
     def test_every_event_is_one_of_the_format(self):
         for name in RECORDINGS:
             with self.subTest(name):
                 events = self.trace_events(name)
                 self.assertGreater(len(events), 100)
                 for event in events:
-                    keys = self.KEYS[event["ph"]] | {"ph": str, "pid": int}
+                    keys = EVENT_KEYS[event["ph"]] | {"ph": str, "pid": int}
                     self.assertEqual(set(event), set(keys), event)
                     for key, kind in keys.items():
                         self.assertIs(type(event[key]), kind, event)

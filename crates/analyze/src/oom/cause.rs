@@ -153,7 +153,7 @@ impl Cause {
                 "a library found no memory left on the card, outside PyTorch's allocator"
             }
             Cause::RuntimeHeap => {
-                "the heap of another program's language reached its limit, not the memory of a GPU"
+                "the heap of another program (in Java, JavaScript or the like) reached its limit, not the memory of a GPU"
             }
             Cause::HostMemory => "host memory (RAM) ran out, not the memory of a GPU",
             Cause::PinnedMemory => {
