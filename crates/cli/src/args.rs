@@ -109,6 +109,15 @@ fn rows(text: &str) -> Result<usize, String> {
     }
 }
 
+/// Reads a number of frames; for clap.
+pub(crate) fn frames(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("no frames name no place; write 1 or more".to_owned()),
+        Ok(frames) => Ok(frames),
+        Err(_) => Err("write how many frames, such as 3".to_owned()),
+    }
+}
+
 /// Reads the memory of a card; for clap.
 pub(crate) fn card(text: &str) -> Result<u64, String> {
     let bytes = vramwise_types::parse_size(text).map_err(|error| error.to_string())?;

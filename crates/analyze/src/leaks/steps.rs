@@ -32,8 +32,9 @@ impl Steps {
             2 => "step 1 is not counted: what is live at its end is where growth is measured from"
                 .to_owned(),
             _ => format!(
-                "steps 1 to {} are not counted: optimizers and caches come to be in the first ones, and \
+                "steps 1 {} {} are not counted: optimizers and caches come to be in the first ones, and \
                  growth is measured from what is live at the end of step {}",
+                if first == 3 { "and" } else { "to" },
                 first - 1,
                 first - 1
             ),

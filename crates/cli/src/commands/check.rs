@@ -51,16 +51,16 @@ pub(crate) struct Args {
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     files: Vec<PathBuf>,
     /// Most bytes that the allocator may have held, such as 20GiB.
-    #[arg(long, value_name = "SIZE", value_parser = crate::args::size)]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = crate::args::size)]
     max_peak_reserved: Option<u64>,
     /// Most bytes that the program may have held in blocks.
-    #[arg(long, value_name = "SIZE", value_parser = crate::args::size)]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = crate::args::size)]
     max_peak_allocated: Option<u64>,
     /// Largest share of reserved memory that may have been unused when most was reserved.
     #[arg(long, value_name = "PERCENT")]
     max_fragmentation: Option<Percent>,
     /// Most bytes that leaks may add in every step, together; 0 = nothing may leak.
-    #[arg(long, value_name = "SIZE", value_parser = crate::args::size)]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = crate::args::size)]
     max_growth_per_step: Option<u64>,
     /// Annotation that ends each step, for --max-growth-per-step.
     #[arg(long, value_name = "NAME", requires = "max_growth_per_step")]

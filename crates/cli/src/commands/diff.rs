@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     rules: Option<PathBuf>,
     /// Frames of the user's own code that tell two stacks apart.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::args::frames)]
     frames: usize,
     /// PyTorch version whose allocator is meant, such as 2.8; without it, what the files look like.
     #[arg(long, value_name = "VERSION", value_parser = crate::args::torch)]

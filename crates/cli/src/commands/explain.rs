@@ -46,7 +46,7 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath, required = true)]
     files: Vec<PathBuf>,
     /// Snapshots: bytes that the process could hold, such as 40GiB; without it, as was recorded.
-    #[arg(long, value_name = "SIZE", value_parser = crate::args::size)]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = crate::args::size)]
     capacity: Option<u64>,
     /// Snapshots: memory of the card, such as 80GiB, to tell other processes from PyTorch itself.
     #[arg(long, value_name = "SIZE", value_parser = crate::args::card)]
@@ -55,7 +55,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "VERSION", value_parser = crate::args::torch)]
     torch: Option<TorchVersion>,
     /// Snapshots: frames of the user's own code that name a place.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::args::frames)]
     frames: usize,
 }
 
@@ -80,6 +80,14 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
         Ok(Explained { file: input::shown(path), found: one(args, path, context)? })
     })?;
     let explained = &several.read;
+    let is_log = |one: &Explained| matches!(one.found, Found::Log(_));
+    if explained.iter().all(is_log)
+        && (args.capacity.is_some() || args.total.is_some() || context.global.device.is_some())
+    {
+        context.warn(
+            "--capacity, --total and --device are about snapshots; a log is explained as it stands",
+        );
+    }
     let ranks = ranks::Ranks::of(explained);
     let top = context.global.top;
     let report = json::Report::new(explained, &ranks, several.unreadable.clone(), top);

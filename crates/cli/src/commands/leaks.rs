@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     marker: Option<String>,
     /// Frames of the user's own code that name a place.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::args::frames)]
     frames: usize,
 }
 

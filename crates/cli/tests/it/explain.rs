@@ -128,6 +128,43 @@ fn packed_logs_and_logs_in_utf_16_say_the_same() {
     }
 }
 
+#[test]
+fn a_packed_log_that_is_cut_off_is_read_as_far_as_it_goes() {
+    let room = Room::new("explain-cut");
+    let steps: String =
+        (0..20_000).map(|n| format!("step {n} loss {}\n", n * 7919 % 10_007)).collect();
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut packed, format!("{LOG}{steps}").as_bytes()).unwrap();
+    let packed = packed.finish().unwrap();
+    room.write("cut.log.gz", &packed[..packed.len() / 2]);
+    let output = room.vramwise(&["explain", "cut.log.gz", "--json"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code() == Some(0) && told.contains("what is before that was read"),
+        "{told}"
+    );
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["numbers"]["tried_bytes"], 8_053_063_680_u64);
+    // Of a snapshot, a part is none.
+    let snapshot = std::fs::read(repository().join(FRAGMENTED)).unwrap();
+    room.write("cut.pickle.gz", &snapshot[..snapshot.len() / 2]);
+    let output = room.vramwise(&["explain", "cut.pickle.gz"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn options_for_snapshots_do_nothing_to_a_log_and_that_is_said() {
+    let room = Room::new("explain-options");
+    room.write("a.log", LOG);
+    let output = room.vramwise(&["explain", "a.log", "--capacity", "24GiB"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stderr).contains("are about snapshots"));
+    for args in [["explain", "a.log", "--capacity", "-1"], ["explain", "a.log", "--frames", "0"]] {
+        let output = room.vramwise(&args).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && told.contains("invalid value"), "{told}");
+    }
+}
+
 /// A log of one rank whose error is at this time of day.
 fn rank_log(clock: &str) -> String {
     format!(

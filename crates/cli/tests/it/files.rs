@@ -121,6 +121,10 @@ fn nothing_is_written_over_and_binary_files_need_a_name() {
         (&["convert", "a.pickle", "--to", "csv", "-f", "-o", "a.pickle"], "is an input"),
         (&["convert", "a.pickle", "--to", "parquet"], "name the file to write with -o"),
         (&["convert", "a.pickle", "--to", "csv", "--json"], "name the file to write with -o"),
+        (
+            &["convert", "a.pickle", "--to", "perfetto", "--table", "blocks", "-o", "b"],
+            "--table is for parquet and csv",
+        ),
         (&["redact", "a.pickle"], "name the file to write with -o"),
         (&["redact", "a.pickle", "-o", "-", "--json"], "would both print"),
         (&["slice", "a.pickle", "--from", "9", "--to", "3", "-o", "b"], "no part of the history"),

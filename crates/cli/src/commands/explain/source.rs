@@ -57,6 +57,11 @@ pub(super) fn read(path: &Path, context: &Context) -> Result<Source, Failure> {
     match read.map_err(|error| Failure::unreadable(path, error))? {
         LogOrSnapshot::Snapshot(snapshot) => Ok(Source::Snapshot(Arc::from(snapshot))),
         LogOrSnapshot::Log(bytes) => Ok(Source::Log(decode(bytes))),
+        LogOrSnapshot::PartOfLog(bytes, damage) => {
+            let why = Failure::unreadable(path, damage);
+            context.warn(&format!("{}; what is before that was read", why.sentence()));
+            Ok(Source::Log(decode(bytes)))
+        }
     }
 }
 
