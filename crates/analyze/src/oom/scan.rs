@@ -23,7 +23,8 @@ const NEARBY: usize = 400;
 const EVENTS_MOST: usize = 10_000;
 
 /// Stems of which every text has one in front of its figures; lines without are passed over.
-const STEMS: [&str; 16] = [
+const STEMS: [&str; 17] = [
+    "allavail",
     "withcode",
     "memory",
     "killed",

@@ -61,6 +61,7 @@ fn drop_echoes(events: &mut Vec<Event>) {
         Form::Signal => Some((0, 2)),
         Form::Foreign => Some((1, 1)),
         Form::HostAllocation => Some((2, 1)),
+        Form::SharedMemory => Some((3, 1)),
         _ => None,
     };
     let told: Vec<_> = events

@@ -13,7 +13,8 @@ pub struct UnknownMention {
 }
 
 /// Words that nobody writes about anything else; in lower case.
-const WORDS: [&str; 7] = [
+const WORDS: [&str; 8] = [
+    "cuda oom",
     "out of memory",
     "outofmemory",
     "out-of-memory",

@@ -186,7 +186,8 @@ fn library(case: &Case<'_>) -> Diagnosis {
         Kind::Cudnn => "cuDNN",
         _ => neighbours::family(case.event.words).map_or("the library", |family| family.whose),
     };
-    let certain = !case.event.words.contains("NOT_INITIALIZED");
+    let doubtful = ["NOT_INITIALIZED", "nable to find"];
+    let certain = !doubtful.iter().any(|words| case.event.words.contains(words));
     let (confidence, fact) =
         if certain { (0.75, known::CUBLAS_WORKSPACE) } else { (0.5, known::CONTEXT) };
     Diagnosis {
@@ -197,7 +198,9 @@ fn library(case: &Case<'_>) -> Diagnosis {
                 "{name} could not allocate for itself: the card was full, and PyTorch's cache may be what filled it"
             )
         } else {
-            format!("{name} could not start, which a full card causes most often")
+            format!(
+                "{name} could not start or found no way to compute, which a full card causes most often; a broken installation or an operation that it does not support are others"
+            )
         }],
         facts: if case.event.kind == Kind::Cublas { vec![fact] } else { vec![known::DIRECT_USERS] },
     }

@@ -92,6 +92,18 @@ pub(in crate::oom) const TEXTS: &[HostText] = &[
         words: "insufficient shared memory (shm)",
     },
     HostText {
+        anchor: "workersareoutofsharedmemory",
+        patterns: &["workersareoutofsharedmemory"],
+        form: Form::SharedMemory,
+        words: "workers are out of shared memory",
+    },
+    HostText {
+        anchor: "nospaceleftondevice:'/dev/shm",
+        patterns: &["nospaceleftondevice:'/dev/shm"],
+        form: Form::SharedMemory,
+        words: "No space left on device: '/dev/shm/…'",
+    },
+    HostText {
         anchor: "unabletowritetofile:nospaceleftondevice(28)",
         patterns: &["unabletowritetofile:nospaceleftondevice(28)"],
         form: Form::SharedMemory,

@@ -128,6 +128,17 @@ const FAMILIES: &[Family] = &[
     },
     Family {
         kind: Kind::Cpu,
+        form: Form::RuntimeHeap,
+        whose: "the memory of a PHP program",
+        advice: &[("raise memory_limit in php.ini", HEAP_LIMIT)],
+        texts: &[(
+            "allowedmemorysizeof{i}bytesexhausted(triedtoallocate{s}",
+            Anywhere,
+            "Allowed memory size of … bytes exhausted",
+        )],
+    },
+    Family {
+        kind: Kind::Cpu,
         form: Form::HostAllocation,
         whose: "the memory of the host, which another program than Python asked for,",
         advice: &[],
@@ -139,6 +150,13 @@ const FAMILIES: &[Family] = &[
             ),
             ("fatalerror:runtime:outofmemory", Anywhere, "fatal error: runtime: out of memory"),
             ("memoryallocationof{s}failed", Anywhere, "memory allocation of … bytes failed"),
+            ("cannotallocatevectorofsize{s}", Anywhere, "cannot allocate vector of size"),
+            (
+                "failedtoallocate{s}infunction",
+                Anywhere,
+                "Failed to allocate … in function (OpenCV)",
+            ),
+            ("virtualmemoryexhausted:", Anywhere, "virtual memory exhausted"),
         ],
     },
     Family {
@@ -178,6 +196,7 @@ const FAMILIES: &[Family] = &[
                 "failed to allocate CPU buffer of size",
             ),
             ("unabletoallocatecpubuffer", Anywhere, "unable to allocate CPU buffer"),
+            ("modelrequiresmoresystemmemory({s}", Anywhere, "model requires more system memory"),
             (
                 "cpu_buffer_type_alloc_buffer:failedtoallocatebufferofsize{i}",
                 Anywhere,
@@ -194,6 +213,16 @@ const FAMILIES: &[Family] = &[
             ("outofmemory:killprocess", Anywhere, "Out of memory: Kill process"),
             ("invokedoom-killer", Anywhere, "invoked oom-killer"),
             ("duetomemorypressure", Anywhere, "killed … due to memory pressure"),
+            (
+                "sessioncrashedafterusingallavailableram",
+                Anywhere,
+                "Your session crashed after using all available RAM",
+            ),
+            (
+                "triedtoallocatemorememorythanisavailable.ithasrestarted",
+                Anywhere,
+                "Your notebook tried to allocate more memory than is available",
+            ),
             ("thenodewaslowonresource:memory", Anywhere, "The node was low on resource: memory"),
         ],
     },
@@ -230,6 +259,8 @@ const FAMILIES: &[Family] = &[
             ("exitcode:-9)", Anywhere, "exitcode: -9"),
             ("killed", Alone, "Killed"),
             ("line{i}:{i}killed", Anywhere, "line …: … Killed"),
+            ("killedsignalterminatedprogram", Anywhere, "Killed signal terminated program"),
+            ("internalcompilererror:killed", Anywhere, "internal compiler error: Killed"),
         ],
     },
     Family {
@@ -247,6 +278,11 @@ const FAMILIES: &[Family] = &[
                 "RESOURCE_EXHAUSTED: Failed to allocate request",
             ),
             ("ranoutofmemorytryingtoallocate{s}", Anywhere, "ran out of memory trying to allocate"),
+            (
+                "resource_exhausted:ranoutofmemoryinmemoryspace",
+                Anywhere,
+                "RESOURCE_EXHAUSTED: Ran out of memory in memory space",
+            ),
             ("failedtoallocatememory[op:", Anywhere, "failed to allocate memory [Op: …]"),
         ],
     },
@@ -286,6 +322,17 @@ const FAMILIES: &[Family] = &[
     Family {
         kind: Kind::OtherFramework,
         form: Form::Foreign,
+        whose: "CUDA.jl of a Julia program",
+        advice: &[],
+        texts: &[(
+            "outofgpumemorytryingtoallocate{s}",
+            Anywhere,
+            "Out of GPU memory trying to allocate",
+        )],
+    },
+    Family {
+        kind: Kind::OtherFramework,
+        form: Form::Foreign,
         whose: "a program that uses Vulkan or OpenCL",
         advice: &[],
         texts: &[
@@ -316,6 +363,13 @@ const FAMILIES: &[Family] = &[
         form: Form::LibraryStatus,
         whose: "TensorRT, which asks the driver itself,",
         advice: &[],
-        texts: &[("cudaruntime(outofmemory)", Anywhere, "Cuda Runtime (out of memory)")],
+        texts: &[
+            ("cudaruntime(outofmemory)", Anywhere, "Cuda Runtime (out of memory)"),
+            (
+                "cudaruntimeerrorin::cudamalloc(ptr,n):outofmemory",
+                Anywhere,
+                "CUDA runtime error in ::cudaMalloc: out of memory",
+            ),
+        ],
     },
 ];

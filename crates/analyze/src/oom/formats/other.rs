@@ -39,6 +39,13 @@ pub(in crate::oom) const OTHERS: &[Other] = &[
         read: bare,
     },
     Other {
+        anchor: "largerthanthemaximumnumberoftokensthatcanbestoredinkvcache",
+        kind: Kind::Engine,
+        form: Form::EngineCache,
+        words: "max seq len is larger than the maximum number of tokens that can be stored in KV cache",
+        read: bare,
+    },
+    Other {
         anchor: "toserveatleastonerequestwiththemodel",
         kind: Kind::Engine,
         form: Form::EngineCache,
