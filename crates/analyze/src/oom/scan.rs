@@ -254,11 +254,12 @@ impl Finder<'_, '_> {
     }
 
     fn neighbours(&mut self) {
-        if phrases::is_code(&self.hay[..self.own]) {
+        let text = tag(self.log.lines[self.index].text).1;
+        let all = neighbours::all(self.hay, self.own, text);
+        if all.is_empty() || phrases::is_code(&self.hay[..self.own]) {
             return;
         }
-        let text = tag(self.log.lines[self.index].text).1;
-        for found in neighbours::all(self.hay, self.own, text) {
+        for found in all {
             let (kind, form) = (found.family.kind, found.family.form);
             let talk = form != Form::Signal && phrases::is_talk(&self.hay[..found.at]);
             if talk || self.taken(found.at, 1) {
