@@ -65,6 +65,8 @@ impl Adviser<'_> {
                 self.add("use fewer data loader workers, or none", "each hands its batches over through shared memory".to_owned());
                 return;
             }
+            // A scheduler's own advice says the same.
+            Cause::ProcessKilled if !self.out.is_empty() => {}
             Cause::ProcessKilled => self.add(
                 "give the job more host memory, or use fewer data loader workers",
                 "the system chooses the process with the most host memory; each worker holds a copy of what it touches".to_owned(),

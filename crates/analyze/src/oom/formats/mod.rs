@@ -1,6 +1,7 @@
 //! Every text that is known, one family a file.
 
 pub(super) mod caching;
+mod families;
 pub(super) mod host;
 pub(super) mod mps;
 pub(super) mod neighbours;
