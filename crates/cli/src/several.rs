@@ -60,7 +60,7 @@ pub(crate) fn once(files: Vec<PathBuf>, context: &Context) -> Vec<PathBuf> {
         if seen.insert(real) {
             kept.push(path);
         } else {
-            context.warn(&format!("{} is named twice, and read once", input::shown(&path)));
+            context.warn(&format!("{} was named already: it is read once", input::shown(&path)));
         }
     }
     kept

@@ -31,7 +31,8 @@ Examples:
   vramwise explain snapshot.pickle --capacity 24GiB
       Would it run out of memory there, and what would help.
   vramwise explain logs/
-      All logs and snapshots of a directory: which rank ran out, and which first.
+      All logs and snapshots of a directory, or where it has none of the folders inside: which rank
+      ran out, and which first.
 
 Every out-of-memory error of a text is found, whatever stands around it: other ranks, colours,
 progress bars, wrapped lines; UTF-16, gzip and zstd are read too.

@@ -321,7 +321,22 @@ fn a_file_that_is_named_twice_counts_once() {
     let output = room.vramwise(&["explain", "a.log", "./a.log", "--json"]).output().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), json["events"].as_array().map(Vec::len)), (Some(0), Some(1)));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("is named twice"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("was named already"));
+}
+
+#[test]
+fn the_folders_of_a_launcher_are_looked_into() {
+    let room = Room::new("explain-torchrun");
+    for rank in [0, 3] {
+        let folder = room.path().join(format!("logs/job_x/attempt_0/{rank}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("stderr.log"), rank_log(&format!("12:00:0{},500", 9 - rank)))
+            .unwrap();
+    }
+    let output = room.vramwise(&["explain", "logs", "--json"]).output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["events"][1]["rank"], 3);
+    assert_eq!(json["first_in_time"], 1);
 }
 
 #[test]

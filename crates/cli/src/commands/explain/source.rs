@@ -17,7 +17,8 @@ pub(super) enum Source {
     Snapshot(Arc<Snapshot>),
 }
 
-/// The files that the user named; a directory stands for the logs and snapshots in it.
+/// The files that the user named; a directory stands for the logs and snapshots in it, or where it has none,
+/// for those in the folders inside.
 pub(super) fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for path in paths {
@@ -25,8 +26,12 @@ pub(super) fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             files.push(path.clone());
             continue;
         }
-        let found = vramwise_trace::list_logs(path)
-            .map_err(|error| Failure::io("read the directory", path, &error))?;
+        let unlisted = |error| Failure::io("read the directory", path, &error);
+        let mut found = vramwise_trace::list_logs(path).map_err(unlisted)?;
+        if found.is_empty() {
+            // torchrun makes a folder for each rank.
+            found = vramwise_trace::list_logs_below(path).map_err(unlisted)?;
+        }
         if found.is_empty() {
             return Err(Failure::new("there is no log and no snapshot in the directory")
                 .at(input::shown(path))
