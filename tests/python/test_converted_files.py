@@ -3,7 +3,8 @@
 Each test needs a program or package that is not part of this project, and is skipped where it is not installed:
 `cargo xtask test --tools` installs what `requirements-tools.txt` names. PyTorch is tried where it happens to be there;
 Perfetto's trace processor is a program that its package fetches by itself, so it is tried only where
-PERFETTO_TRACE_PROCESSOR names one.
+PERFETTO_TRACE_PROCESSOR names one. Without it a trace is held against the documented format (the trace event format
+in JSON), event by event, and put into the classes of Perfetto's package that describe its own files.
 """
 
 import contextlib
@@ -11,6 +12,8 @@ import csv
 import gzip
 import importlib.util
 import io
+import itertools
+import json
 import os
 import pathlib
 import pickle
@@ -24,6 +27,14 @@ PROGRAM = os.environ.get("VRAMWISE_BIN", str(REPOSITORY / "target" / "debug" / "
 # Recordings made for this project; files from elsewhere are never unpickled here.
 RECORDINGS = ["oom_fragmented__default__stacks", "cudagraph__default", "lstm_varlen__expandable", "streams__default"]
 TRACE_PROCESSOR = os.environ.get("PERFETTO_TRACE_PROCESSOR")
+
+# For each phase what an event must have besides ``ph`` and ``pid``.
+EVENT_KEYS = {
+    "M": {"name": str, "tid": int, "args": dict},
+    "C": {"name": str, "ts": int, "args": dict},
+    "X": {"name": str, "tid": int, "ts": int, "dur": int, "args": dict},
+    "i": {"name": str, "tid": int, "ts": int, "s": str, "args": dict},
+}
 
 
 def installed(*modules):
@@ -53,6 +64,12 @@ class Converted(unittest.TestCase):
         run = subprocess.run(arguments, capture_output=True, text=True, check=False)
         self.assertEqual(run.returncode, 0, run.stderr)
         return path
+
+    def trace_events(self, name):
+        path = self.run_vramwise("convert", name, "--to", "perfetto", to="trace.json")
+        trace = json.loads(path.read_bytes())
+        self.assertEqual(set(trace), {"displayTimeUnit", "traceEvents"})
+        return trace["traceEvents"]
 
 
 class Pickles(Converted):
@@ -158,6 +175,98 @@ class DuckDb(Converted):
                 ]
                 self.assertEqual(answers[0], answers[1])
                 self.assertTrue(answers[0])
+
+
+class TraceEvents(Converted):
+    """A trace against the documented format, and against the recording that it shows."""
+
+    def test_every_event_is_one_of_the_format(self):
+        for name in RECORDINGS:
+            with self.subTest(name):
+                events = self.trace_events(name)
+                self.assertGreater(len(events), 100)
+                for event in events:
+                    keys = EVENT_KEYS[event["ph"]] | {"ph": str, "pid": int}
+                    self.assertEqual(set(event), set(keys), event)
+                    for key, kind in keys.items():
+                        self.assertIs(type(event[key]), kind, event)
+                    self.assertGreaterEqual(min(event.get("ts", 0), event.get("dur", 0)), 0, event)
+                    if event["ph"] == "M":
+                        value = {"process_name": "name", "thread_name": "name", "thread_sort_index": "sort_index"}
+                        self.assertEqual(set(event["args"]), {value[event["name"]]})
+                    if event["ph"] == "C":
+                        self.assertTrue(all(type(v) is int and v >= 0 for v in event["args"].values()), event)
+                    if event["ph"] == "i":
+                        self.assertIn(event["s"], "gpt")
+
+    def test_slices_of_one_row_do_not_overlap_and_every_row_has_a_name(self):
+        for name in RECORDINGS:
+            with self.subTest(name):
+                events = self.trace_events(name)
+                named = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"}
+                rows = {}
+                for event in (e for e in events if e["ph"] == "X"):
+                    rows.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
+                self.assertEqual(set(rows), named)
+                for row, slices in rows.items():
+                    for (_, end), (start, _) in itertools.pairwise(sorted(slices)):
+                        self.assertLessEqual(end, start, row)
+
+    def test_counters_slices_and_marks_are_those_of_the_recording(self):
+        for name in RECORDINGS:
+            with self.subTest(name):
+                events = self.trace_events(name)
+                (history,) = [trace for trace in recorded(name)["device_traces"] if trace]
+                blocks = [e for e in events if e["ph"] == "X" and "size_bytes" in e["args"]]
+                allocs = {i: e["size"] for i, e in enumerate(history) if e["action"] == "alloc"}
+                self.assertEqual({e["args"]["event"]: e["args"]["size_bytes"] for e in blocks}, allocs)
+                marks = [e["args"]["size_bytes"] for e in events if e["ph"] == "i"]
+                self.assertEqual(marks, [e["size"] for e in history if e["action"] == "oom"])
+                counted = [e["args"]["bytes"] for e in events if e["ph"] == "C" and e["name"] == "reserved"]
+                held = sum(s["total_size"] for s in recorded(name)["segments"])
+                self.assertEqual(counted[-1], held)
+
+
+@unittest.skipUnless(
+    installed("perfetto.protos.perfetto.trace.perfetto_trace_pb2"), "Perfetto's package is not installed"
+)
+class PerfettoPackage(Converted):
+    """The same events in the classes of Perfetto's own files, whose fields have fixed widths."""
+
+    def test_every_event_can_be_kept_as_perfetto_s_own(self):
+        from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
+
+        for name in RECORDINGS:
+            with self.subTest(name):
+                events = [e for e in self.trace_events(name) if e["ph"] != "M"]
+                trace = Trace()
+                for event in events:
+                    packet = trace.packet.add()
+                    packet.timestamp = event["ts"] * 1000
+                    packet.track_event.name = event["name"]
+                    legacy = packet.track_event.legacy_event
+                    legacy.phase, legacy.pid_override = ord(event["ph"]), event["pid"]
+                    legacy.tid_override, legacy.duration_us = event.get("tid", 0), event.get("dur", 0)
+                    for key, value in event["args"].items():
+                        note = packet.track_event.debug_annotations.add()
+                        note.name = key
+                        if isinstance(value, int):
+                            note.int_value = value
+                        elif value is not None:
+                            note.string_value = value
+                again = Trace()
+                again.ParseFromString(trace.SerializeToString())
+                self.assertEqual(len(again.packet), len(events))
+                for packet, event in zip(again.packet, events, strict=True):
+                    legacy = packet.track_event.legacy_event
+                    self.assertEqual((packet.timestamp, chr(legacy.phase)), (event["ts"] * 1000, event["ph"]))
+                    self.assertEqual(packet.track_event.name, event["name"])
+                    values = {
+                        n.name: n.int_value if n.HasField("int_value") else n.string_value
+                        for n in packet.track_event.debug_annotations
+                        if n.WhichOneof("value")
+                    }
+                    self.assertEqual(values, {k: v for k, v in event["args"].items() if v is not None})
 
 
 @unittest.skipUnless(installed("perfetto") and TRACE_PROCESSOR, "there is no trace processor of Perfetto")

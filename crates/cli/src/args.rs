@@ -59,7 +59,7 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "N")]
     pub(crate) device: Option<u32>,
     /// Rows in tables.
-    #[arg(long, global = true, value_name = "N", default_value_t = 10)]
+    #[arg(long, global = true, value_name = "N", default_value_t = 10, value_parser = rows)]
     pub(crate) top: usize,
     /// When to use colours; auto: on a terminal, unless NO_COLOR is set.
     #[arg(long = "color", global = true, value_name = "WHEN", value_enum, default_value_t)]
@@ -98,6 +98,24 @@ pub(crate) enum Command {
 /// Reads `40GiB`; for clap.
 pub(crate) fn size(text: &str) -> Result<u64, vramwise_types::ParseSizeError> {
     vramwise_types::parse_size(text)
+}
+
+/// Reads a number of rows; for clap.
+fn rows(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("a table of no rows says nothing; write 1 or more".to_owned()),
+        Ok(rows) => Ok(rows),
+        Err(_) => Err("write how many rows, such as 20".to_owned()),
+    }
+}
+
+/// Reads a number of frames; for clap.
+pub(crate) fn frames(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("no frames name no place; write 1 or more".to_owned()),
+        Ok(frames) => Ok(frames),
+        Err(_) => Err("write how many frames, such as 3".to_owned()),
+    }
 }
 
 /// Reads the memory of a card; for clap.
@@ -155,6 +173,12 @@ mod tests {
         let seconds = |text| duration(text).map(|time| time.as_secs());
         assert_eq!((seconds("90"), seconds("10m"), seconds("1h")), (Ok(90), Ok(600), Ok(3600)));
         assert!(seconds("0s").is_err() && seconds("m").is_err() && seconds("3 weeks").is_err());
+    }
+
+    #[test]
+    fn a_table_has_at_least_a_row() {
+        assert_eq!(rows("1"), Ok(1));
+        assert!(rows("0").is_err() && rows("-1").is_err() && rows("ten").is_err());
     }
 
     #[test]

@@ -72,6 +72,11 @@ impl Context {
         self.embedded.map(RefCell::into_inner).map(|e| e.answer).unwrap_or_default()
     }
 
+    /// Whether a program embeds the command.
+    pub(crate) fn is_embedded(&self) -> bool {
+        self.embedded.is_some()
+    }
+
     /// What the embedding program gave under this name, once.
     pub(crate) fn given(&self, path: &Path) -> Option<Content> {
         let given = &mut self.embedded.as_ref()?.borrow_mut().given;

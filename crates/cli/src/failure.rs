@@ -100,7 +100,14 @@ impl Failure {
             }
             _ => Kind::Unreadable { path: path.to_owned(), offset: None },
         };
-        Self::from_error(&error).about(crate::input::shown(path)).kind(kind)
+        let failure = Self::from_error(&error).about(crate::input::shown(path)).kind(kind);
+        match &error {
+            ReadError::OtherFormat { what, .. } if what.starts_with("plain text") => {
+                failure.hint("vramwise explain reads logs")
+            }
+            ReadError::Directory => failure.hint("vramwise ranks compares all snapshots of one"),
+            _ => failure,
+        }
     }
 
     /// The end of a command that was asked to stop.
@@ -150,11 +157,6 @@ impl Failure {
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
-    }
-
-    /// The sentence alone.
-    pub(crate) fn what(self) -> String {
-        self.what
     }
 
     /// The message as it is printed, with its last newline.

@@ -26,7 +26,8 @@ pub(crate) fn read(path: &Path, context: &Context) -> Result<Arc<Snapshot>, Fail
     read.map(Arc::new).map_err(|error| Failure::unreadable(path, error))
 }
 
-/// The files that the user named; a directory stands for the snapshots in it, by rank.
+/// The files that the user named; a directory stands for the snapshots in it, by rank, or where it has none,
+/// for those in the folders inside.
 pub(crate) fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for path in paths {
@@ -34,8 +35,11 @@ pub(crate) fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             files.push(path.clone());
             continue;
         }
-        let found = vramwise_trace::list_inputs(path)
-            .map_err(|error| Failure::io("read the directory", path, &error))?;
+        let unlisted = |error| Failure::io("read the directory", path, &error);
+        let mut found = vramwise_trace::list_inputs(path).map_err(unlisted)?;
+        if found.is_empty() {
+            found = vramwise_trace::list_inputs_below(path).map_err(unlisted)?;
+        }
         if found.is_empty() {
             return Err(Failure::new("there is no snapshot in the directory")
                 .at(shown(path))

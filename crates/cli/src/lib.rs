@@ -28,6 +28,7 @@ mod plot;
 mod progress;
 #[cfg(test)]
 mod schema;
+mod several;
 mod style;
 mod table;
 mod text;

@@ -26,6 +26,7 @@ fn the_schemas_in_the_documentation_are_those_of_the_types() {
         ("check", check::schema()),
         ("convert", convert::schema()),
         ("devices", devices::schema()),
+        ("devices-card", devices::schema_card()),
         ("diff", diff::schema()),
         ("explain", explain::schema()),
         ("fit", fit::schema()),

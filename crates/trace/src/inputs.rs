@@ -28,7 +28,11 @@ pub fn list_inputs(path: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
 /// # Errors
 /// Where the directory cannot be read.
 pub fn list_logs(path: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
-    list(path.as_ref(), |name| is_snapshot_name(name) || ends_with_one_of(name, &LOG_ENDINGS))
+    list(path.as_ref(), is_log_or_snapshot_name)
+}
+
+fn is_log_or_snapshot_name(name: &str) -> bool {
+    is_snapshot_name(name) || ends_with_one_of(name, &LOG_ENDINGS)
 }
 
 fn list(path: &Path, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
@@ -53,8 +57,25 @@ fn list(path: &Path, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> 
 /// # Errors
 /// Where a directory cannot be read.
 pub fn list_inputs_below(path: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
-    fn collect(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> io::Result<()> {
-        files.extend(list_inputs(folder)?);
+    list_below(path.as_ref(), is_snapshot_name)
+}
+
+/// The same for snapshots and logs together.
+///
+/// # Errors
+/// Where a directory cannot be read.
+pub fn list_logs_below(path: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
+    list_below(path.as_ref(), is_log_or_snapshot_name)
+}
+
+fn list_below(path: &Path, wanted: fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
+    fn collect(
+        folder: &Path,
+        wanted: fn(&str) -> bool,
+        depth: usize,
+        files: &mut Vec<PathBuf>,
+    ) -> io::Result<()> {
+        files.extend(list(folder, wanted)?);
         if depth == 0 {
             return Ok(());
         }
@@ -62,17 +83,16 @@ pub fn list_inputs_below(path: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
             let entry = entry?;
             let hidden = entry.file_name().to_string_lossy().starts_with('.');
             if !hidden && entry.file_type()?.is_dir() {
-                collect(&entry.path(), depth - 1, files)?;
+                collect(&entry.path(), wanted, depth - 1, files)?;
             }
         }
         Ok(())
     }
-    let path = path.as_ref();
     if !fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_path_buf()]);
     }
     let mut files = Vec::new();
-    collect(path, DEPTH, &mut files)?;
+    collect(path, wanted, DEPTH, &mut files)?;
     files.sort_by(|a, b| natural(&a.to_string_lossy(), &b.to_string_lossy()));
     Ok(files)
 }

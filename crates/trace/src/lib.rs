@@ -38,7 +38,7 @@ mod write;
 pub use describe::{Description, DeviceDescription, Replayable, describe};
 pub use error::ReadError;
 pub use history::HistoryFacts;
-pub use inputs::{list_inputs, list_inputs_below, list_logs};
+pub use inputs::{list_inputs, list_inputs_below, list_logs, list_logs_below};
 pub use rank_name::RankName;
 pub use read::{
     LogOrSnapshot, ReadOptions, read_log_or_snapshot, read_path, read_reader, read_slice,

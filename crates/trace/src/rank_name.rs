@@ -1,8 +1,9 @@
-//! What the name of a snapshot file says: the rank, the step, and whether memory had run out.
+//! What the name of a snapshot or a log says: the rank, the step, and whether memory had run out.
 //!
 //! Every training framework names its files in a way of its own: `rank3_memory_snapshot.pickle` in
 //! `iteration_20/`, `snapshot_3.pickle`, `snapshot_oom_rank-3.pickle`, `rank3.20.memory_snapshot`,
 //! `oom_rank3.pickle`, `memory_snapshot_rank_3_step20.pkl`, `memory_snapshot_rank3_t1718000000.pickle`.
+//! Launchers put each rank's log into a folder that is called by its number alone: `attempt_0/3/stderr.log`.
 
 use std::path::Path;
 
@@ -26,7 +27,9 @@ impl RankName {
         let name = text(path.file_name());
         let folder = text(path.parent().and_then(Path::file_name));
         let rank = number_behind(&name, "rank").or_else(|| bare_rank(&name));
-        let folder_rank = || number_behind(&folder, "rank");
+        let own_log = ["stderr", "stdout"].iter().any(|stream| name.starts_with(stream));
+        let folder_rank =
+            || number_behind(&folder, "rank").or_else(|| folder.parse().ok().filter(|_| own_log));
         let step = ["step", "iteration", "iter", "batch"]
             .iter()
             .find_map(|word| number_behind(&name, word).or_else(|| number_behind(&folder, word)))
@@ -98,6 +101,12 @@ mod tests {
             ("memory_snapshot_rank_6.pickle", Some(6), None, false),
             ("oom_memory_snapshot_rank0_step90.pkl", Some(0), Some(90), true),
             ("rank_3/step_5.pickle", Some(3), Some(5), false),
+            ("logs/rank3.log", Some(3), None, false),
+            ("node0_local_rank-7.err.gz", Some(7), None, false),
+            ("attempt_0/3/stderr.log", Some(3), None, false),
+            ("3/train.log", None, None, false),
+            ("frank.log", None, None, false),
+            ("oom_rank-0_2026.txt", Some(0), None, true),
             ("profile.pkl", None, None, false),
             ("my_snapshot.pickle", None, None, false),
             ("crank9_room.pickle", None, None, false),

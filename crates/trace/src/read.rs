@@ -70,6 +70,8 @@ pub enum LogOrSnapshot {
     Snapshot(Box<Snapshot>),
     /// Anything else that can be text, unpacked: its bytes.
     Log(Vec<u8>),
+    /// The beginning of one whose compressed data is damaged behind it, and how: logs are often cut off.
+    PartOfLog(Vec<u8>, ReadError),
 }
 
 /// Reads what is either a snapshot or a log, plain or compressed with gzip or zstd. What begins like a
@@ -77,24 +79,36 @@ pub enum LogOrSnapshot {
 /// as one, and for a log otherwise.
 ///
 /// # Errors
-/// [`ReadError`] for a damaged pickle, damaged compression, and files of kinds that are never text.
+/// [`ReadError`] for a damaged pickle, compression that is damaged from its beginning, and files of kinds
+/// that are never text.
 pub fn read_log_or_snapshot(
     stream: impl Read,
     options: &ReadOptions,
 ) -> Result<LogOrSnapshot, ReadError> {
     let (head, stream) = peek(stream)?;
     let Some(packing) = Packing::of(&head) else {
-        return either(&head, stream, options, u64::MAX);
+        let mut broken = None;
+        let read = either(&head, stream, options, u64::MAX, &mut broken)?;
+        return broken.map_or(Ok(read), |error| Err(ReadError::Io(error)));
     };
     let (unpacked, verdict) = Unpacked::new(stream, packing)?;
     let (head, stream) = peek(unpacked).map_err(|e| verdict.explain(e))?;
     if let Some(inner) = Packing::of(&head) {
         return Err(ReadError::CompressedTwice { outer: packing.name(), inner: inner.name() });
     }
-    either(&head, stream, options, UNPACKED_LOG).map_err(|error| match error {
+    let mut broken = None;
+    let read = either(&head, stream, options, UNPACKED_LOG, &mut broken);
+    let read = read.map_err(|error| match error {
         ReadError::Io(e) => verdict.explain(e),
         other => other,
-    })
+    })?;
+    match (broken.map(|error| verdict.explain(error)), read) {
+        (None, read) => Ok(read),
+        (Some(error @ ReadError::Compressed { .. }), LogOrSnapshot::Log(bytes)) => {
+            Ok(LogOrSnapshot::PartOfLog(bytes, error))
+        }
+        (Some(error), _) => Err(error),
+    }
 }
 
 /// Bytes that a compressed log may have: a small file must not fill the memory.
@@ -105,6 +119,7 @@ fn either(
     mut stream: impl Read,
     options: &ReadOptions,
     limit: u64,
+    broken: &mut Option<io::Error>,
 ) -> Result<LogOrSnapshot, ReadError> {
     if matches!(head, [0x80, 2..=5, ..]) {
         let snapshot = read_pickle(stream, options, true)?;
@@ -114,7 +129,8 @@ fn either(
         sniff::content(head)?;
     }
     let mut bytes = Vec::new();
-    stream.by_ref().take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    // What came before a fault stays in `bytes`.
+    *broken = stream.by_ref().take(limit.saturating_add(1)).read_to_end(&mut bytes).err();
     if bytes.len() as u64 > limit {
         return Err(ReadError::Io(io::Error::other(
             "the text is larger than 1 GiB when it is unpacked: unpack it and keep the part with the \
@@ -122,7 +138,12 @@ fn either(
         )));
     }
     let says = |word: &[u8]| bytes.windows(word.len()).any(|w| w == word);
-    let like_one = sniff::content(head).is_ok() && says(b"segments");
+    let like_one = match sniff::content(head) {
+        // Of protocol 0 or 1, which look like text.
+        Ok(sniff::Content::Pickle) => true,
+        Ok(_) => says(b"segments") || says(b"device_traces"),
+        Err(_) => false,
+    };
     if like_one && let Ok(snapshot) = read_slice(&bytes, options) {
         return Ok(LogOrSnapshot::Snapshot(Box::new(snapshot)));
     }

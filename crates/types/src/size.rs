@@ -44,6 +44,13 @@ pub struct ParseSizeError {
 
 impl fmt::Display for ParseSizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.text.trim();
+        if is_fraction(text) {
+            return write!(
+                f,
+                "'{text}' has no unit, and there is no part of a byte; write {text}GiB or {text}MiB"
+            );
+        }
         write!(
             f,
             "'{}' is not a size; write a number of bytes or a unit, such as 40GiB, 512MiB or 85899345920",
@@ -54,10 +61,17 @@ impl fmt::Display for ParseSizeError {
 
 impl std::error::Error for ParseSizeError {}
 
+/// Whether a text is a number with a fraction and nothing else.
+fn is_fraction(text: &str) -> bool {
+    let digits =
+        |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit() || b == b'_');
+    text.split_once('.').is_some_and(|(whole, fraction)| digits(whole) && digits(fraction))
+}
+
 /// Reads `40GiB`, `1.5 GiB`, `512M`, `4096` into bytes.
 ///
 /// `K`, `M`, `G`, `T` with or without `B`/`iB` are binary, as everywhere in PyTorch; case does not
-/// matter. A fraction is rounded down to whole bytes.
+/// matter. A fraction needs a unit, and is rounded down to whole bytes.
 ///
 /// # Errors
 /// [`ParseSizeError`] for anything else, including a size beyond 2^63 bytes.
@@ -66,6 +80,9 @@ pub fn parse_size(text: &str) -> Result<u64, ParseSizeError> {
     let trimmed = text.trim();
     let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_');
     let (number, unit) = trimmed.split_at(split.unwrap_or(trimmed.len()));
+    if is_fraction(trimmed) {
+        return Err(fail());
+    }
     let shift = match unit.trim().to_ascii_lowercase().as_str() {
         "" | "b" | "bytes" => 0,
         "k" | "kb" | "kib" => 10,
@@ -119,6 +136,11 @@ mod tests {
             ["", "GiB", "12 parsecs", "-1", "1.", ".5G", "99999999999999999999G", "1e9", "9000000T"]
         {
             assert!(parse_size(bad).is_err(), "{bad}");
+        }
+        // Somebody who writes this means no 3 bytes.
+        for fraction in ["3.5", "0.5", "20.0", " 1_0.5 "] {
+            let error = parse_size(fraction).unwrap_err().to_string();
+            assert!(error.contains(&format!("write {}GiB", fraction.trim())), "{error}");
         }
     }
 }

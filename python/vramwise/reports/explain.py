@@ -112,6 +112,18 @@ class Verified:
 
 
 @dataclass(frozen=True)
+class Unreadable:
+    """A file that cannot be used, and why."""
+
+    file: str
+    reason: str
+
+    @classmethod
+    def _of(cls, data: dict[str, Any]) -> Unreadable:
+        return cls(**data)
+
+
+@dataclass(frozen=True)
 class Numbers:
     tried_bytes: int | None
     total_bytes: int | None
@@ -286,6 +298,8 @@ class ExplainReport(BaseReport):
     """The devices of the snapshots among the files."""
     first_in_time: int | None
     """Index into ``events`` of the one that was first in time, where that can be told."""
+    unreadable: list[Unreadable]
+    """The files that cannot be used; always empty where one was named."""
 
     @classmethod
     def _of(cls, data: dict[str, Any], **base: Any) -> ExplainReport:
@@ -297,5 +311,6 @@ class ExplainReport(BaseReport):
             "events": [Event._of(item) for item in data["events"]],
             "settings": [Settings._of(item) for item in data["settings"]],
             "snapshots": [Verified._of(item) for item in data["snapshots"]],
+            "unreadable": [Unreadable._of(item) for item in data["unreadable"]],
         }
         return cls(**_but_schema(data) | base | nested)

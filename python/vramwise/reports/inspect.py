@@ -193,6 +193,8 @@ class PeaksReport:
     reserved: PeakReport
     active: PeakReport
     requested: PeakReport
+    impossible: str | None
+    """Why they cannot all be right, where the file contradicts itself."""
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> PeaksReport:

@@ -39,6 +39,18 @@ class FilledReport:
 
 
 @dataclass(frozen=True)
+class Unreadable:
+    """A file that cannot be used, and why."""
+
+    file: str
+    reason: str
+
+    @classmethod
+    def _of(cls, data: dict[str, Any]) -> Unreadable:
+        return cls(**data)
+
+
+@dataclass(frozen=True)
 class Device:
     device: int
     events: int
@@ -47,6 +59,10 @@ class Device:
     steps_by: str | None
     """The annotation, or the allocation that begins each step."""
     steps: int
+    first_counted_step: int | None
+    """The first step, from 1, whose growth is counted; ``null`` where there are too few."""
+    left_out_reason: str | None
+    """Why earlier ones are not."""
     too_few_steps: bool
     """Whether there are too few steps to tell."""
     leaks: list[LeakReport]
@@ -80,10 +96,13 @@ class LeaksReport(BaseReport):
 
     leaks_found: int
     files: list[File]
+    unreadable: list[Unreadable]
+    """The files that cannot be used; always empty where one was named."""
 
     @classmethod
     def _of(cls, data: dict[str, Any], **base: Any) -> LeaksReport:
         nested = {
             "files": [File._of(item) for item in data["files"]],
+            "unreadable": [Unreadable._of(item) for item in data["unreadable"]],
         }
         return cls(**_but_schema(data) | base | nested)

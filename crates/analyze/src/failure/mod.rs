@@ -13,6 +13,7 @@ mod change;
 mod classify;
 mod moment;
 mod pins;
+mod pools;
 mod recorded;
 mod run;
 mod trial;

@@ -2,19 +2,20 @@
 
 use vramwise_model::settings::{Config, variable_for};
 use vramwise_replay::{Conditions, Op, Recording, VerifyOptions, recorded_config};
-use vramwise_trace::{BlockState, DeviceTrace, Snapshot, StackId};
+use vramwise_trace::{DeviceTrace, Snapshot, StackId};
 use vramwise_types::{Action, Human};
 
 use super::advice::{Adviser, Held};
 use super::classify::Case;
 use super::moment::{self, Moment};
+use super::pools::{self, Route};
 use super::recorded::Recorded;
 use super::trial::Bench;
 use super::unproved;
 use super::{Account, Cause, Device, Failure, Limit, Options, Proof, change, pins};
 use crate::peak::holders::{By, Namer};
 use crate::peak::replayed::event_of;
-use crate::peak::state::{Held as Segment, State};
+use crate::peak::state::State;
 
 /// Says why every device with a history ran out of memory, or would under the capacity.
 pub fn explain(snapshot: &Snapshot, options: &Options) -> Vec<Device> {
@@ -202,8 +203,13 @@ impl Asked<'_> {
         let event = event_of(recording, events, moment.op);
         let is_recorded = recorded.contains(&event)
             && matches!(recording.program.ops[moment.op], Op::Failed { .. });
-        let state = State::of_replay(&moment.views, recording, events, event);
-        // What was there before the recording has other addresses in a replay, and so has its stack.
+        let event_at = |addr| {
+            let op = *moment.allocated_by.get(&addr)?;
+            // What was there before the recording has no event.
+            (op >= recording.program.preamble).then(|| event_of(recording, events, op))
+        };
+        let state = State::of_what_if(&moment.views, recording, events, event_at);
+        // What was there before the recording has no stack in a replay.
         let whole = recording.program.preamble == 0;
         let mut pinned = pins::pinned(self.snapshot, &state, options.frames);
         pinned.retain(|_| whole);
@@ -273,7 +279,6 @@ impl Asked<'_> {
         let stream = program.streams.get(stream as usize).copied().unwrap_or(0);
         let pool = self.recording.pool_ids.get(pool as usize).copied().unwrap_or((0, 0));
         let asked = vramwise_model::size::round_size(self.config, moment.failed.requested);
-        let small = vramwise_model::size::is_small(asked);
         let mut account = Account {
             asked,
             segment: moment.failed.segment,
@@ -281,35 +286,8 @@ impl Asked<'_> {
             device_free,
             ..Account::default()
         };
-        for piece in &state.blocks {
-            match piece.state {
-                BlockState::ActiveAllocated => {
-                    account.allocated += piece.size;
-                    account.requested += piece.requested;
-                }
-                BlockState::ActivePendingFree => account.pending += piece.size,
-                BlockState::Inactive => {}
-            }
-        }
-        let free = |s: &Segment| {
-            let blocks = state.blocks[s.blocks.clone()].iter();
-            let sizes = blocks.filter(|b| b.state == BlockState::Inactive).map(|b| b.size);
-            sizes.fold((0, 0), |(sum, most): (u64, u64), size| (sum + size, most.max(size)))
-        };
-        for segment in state.segments.iter().flatten() {
-            let (sum, largest) = free(segment);
-            if segment.pool != pool || segment.small != small {
-                account.free_pools += sum;
-                if segment.pool != (0, 0) && segment.pool != pool {
-                    account.free_private += sum;
-                }
-            } else if segment.stream != stream {
-                account.free_streams += sum;
-            } else {
-                account.free_own += sum;
-                account.largest_own = account.largest_own.max(largest);
-            }
-        }
+        let small = vramwise_model::size::is_small(asked);
+        pools::count(&mut account, state, Route { stream, pool, small });
         account
     }
 

@@ -225,3 +225,79 @@ fn changed_programs_are_programs() {
         }
     }
 }
+
+#[test]
+fn in_a_what_if_every_block_has_the_line_that_allocated_it() {
+    // Under a smaller capacity the cache is flushed at other moments, and blocks come to lie elsewhere
+    // than in the recording: their lines follow from the requests, not from recorded addresses.
+    let snapshot = read("public/lm-train-200");
+    let recording = recording(&snapshot);
+    let events = &snapshot.devices[0].events;
+    let peak = recording.stats.all(vramwise_model::stats::Family::ReservedBytes).peak as u64;
+    for percent in [80, 93, 94] {
+        let capacity = peak / 100 * percent;
+        let failure = explained(&snapshot, Some(capacity)).failure.expect("it does not fit");
+        let (config, _) = recorded_config(snapshot.settings.as_ref(), version(&snapshot));
+        let conditions =
+            Conditions { limit: Some(capacity), ..Conditions::new(config, version(&snapshot)) };
+        let op = moment::first(&recording, &conditions).expect("it does not fit").op;
+        let mut namer = crate::peak::holders::Namer::new(&snapshot, crate::peak::By::Stack, 1);
+        let mut expected = std::collections::BTreeMap::new();
+        for (_, at) in change::held(&recording.program, op) {
+            let event = crate::peak::replayed::event_of(&recording, events, at);
+            *expected.entry(namer.stack(events.stack_of(event))).or_insert(0) += 1;
+        }
+        let told = failure.holders.iter().map(|h| (h.place.clone(), h.blocks)).collect();
+        assert_eq!(expected, told, "{percent} %");
+        for block in failure.pinned.iter().flat_map(|segment| &segment.blocks) {
+            assert!(block.pending || expected.contains_key(&block.place), "{}", block.place);
+        }
+    }
+}
+
+/// A file that no replay reproduces (its blocks are longer than their segments were), with a request that
+/// failed, and so many frees behind it.
+fn irreproducible(later: usize) -> Snapshot {
+    let event = |action: &str, addr: u64, size: u64| {
+        format!(r#"{{"action": "{action}", "addr": {addr}, "size": {size}, "stream": 0}}"#)
+    };
+    let base = 1u64 << 30;
+    let mut events = vec![
+        event("segment_alloc", base, 30 * MIB),
+        event("alloc", base, 20 * MIB),
+        event("oom", MIB, 40 * MIB),
+    ];
+    events.extend((0..later).map(|i| event("free_completed", base + 512 * (i as u64 + 1), 512)));
+    let block = |addr: u64, size: u64, state: &str| {
+        format!(
+            r#"{{"address": {addr}, "size": {size}, "requested_size": {size}, "state": "{state}"}}"#
+        )
+    };
+    let text = format!(
+        r#"{{"segments": [{{"address": {base}, "total_size": {}, "allocated_size": {}, "active_size": {},
+            "stream": 0, "segment_type": "large", "blocks": [{}, {}]}}],
+            "device_traces": [[{}]]}}"#,
+        30 * MIB,
+        20 * MIB,
+        20 * MIB,
+        block(base, 20 * MIB, "active_allocated"),
+        block(base + 20 * MIB, 10 * MIB, "inactive"),
+        events.join(", ")
+    );
+    read_slice(text.as_bytes(), &ReadOptions::default()).expect("a snapshot")
+}
+
+#[test]
+fn a_snapshot_of_the_moment_shows_the_pools_even_without_a_replay() {
+    let device = explained(&irreproducible(0), None);
+    assert!(matches!(device.proof, Proof::None(_)), "{:?}", device.proof);
+    let failure = device.failure.expect("it failed");
+    let a = &failure.account;
+    assert_eq!((a.allocated, a.free_own, a.largest_own), (20 * MIB, 10 * MIB, 10 * MIB));
+    assert!(failure.why.iter().any(|w| w.contains("free inside the segments: 10.00 MiB")));
+    assert_eq!(failure.pinned.len(), 1);
+    let later = explained(&irreproducible(3), None).failure.expect("it failed");
+    assert_eq!((later.account.free_own, later.pinned.len()), (0, 0));
+    let told = later.why.join("\n");
+    assert!(told.contains("is not known; at the end of the recording, 3 entries later"), "{told}");
+}

@@ -1,11 +1,14 @@
 //! What the history alone says of a failed request, where no replay reproduces it.
 
-use vramwise_trace::{BlockState, Snapshot, StackId};
+use vramwise_trace::{Events, Snapshot, StackId};
+use vramwise_types::Action;
 
+use super::pools::{self, Route};
 use super::recorded::Recorded;
 use super::run::human;
 use super::{Account, Advice, Cause, Failure, Limit, Options, pins};
 use crate::peak::holders::{By, Namer};
+use crate::peak::state::State;
 
 /// The failure at `event`, with the few numbers that need no replay.
 pub(super) fn failure(
@@ -16,8 +19,13 @@ pub(super) fn failure(
 ) -> Failure {
     let events = &history.device.events;
     let (asked, free) = (events.size[event], events.addr[event]);
-    let state = history.before(event);
-    let held = state.reserved;
+    let before = history.before(event);
+    let held = before.reserved;
+    let end = State::at_end(history.device, |_| false);
+    let later = later_changes(events, event);
+    // Written right after the failure, the snapshot shows its moment: segments, pools and all.
+    let is_moment = later == 0 && end.reserved == held;
+    let state = if is_moment { &end } else { &before };
     let mut account = Account {
         asked,
         segment: asked,
@@ -25,18 +33,13 @@ pub(super) fn failure(
         device_free: Some(free),
         ..Account::default()
     };
-    for piece in &state.blocks {
-        match piece.state {
-            BlockState::ActiveAllocated => {
-                account.allocated = account.allocated.saturating_add(piece.size);
-                account.requested = account.requested.saturating_add(piece.requested);
-            }
-            BlockState::ActivePendingFree => {
-                account.pending = account.pending.saturating_add(piece.size);
-            }
-            BlockState::Inactive => {}
-        }
-    }
+    let pool = events.pool_id.iter().find(|(row, _)| *row as usize == event);
+    let route = Route {
+        stream: events.stream_handle(event),
+        pool: pool.map_or((0, 0), |(_, pool)| *pool),
+        small: vramwise_model::size::is_small(asked),
+    };
+    pools::count(&mut account, state, route);
     let room = free >= asked;
     let (cause, confidence) = if room { (Cause::MemoryLimit, 0.5) } else { (Cause::Unknown, 0.2) };
     let mut why = vec![format!(
@@ -46,10 +49,12 @@ pub(super) fn failure(
         if room { ", more than that: a limit on the process refused, not the card" } else { "" }
     )];
     why.push(format!(
-        "when the request came, the recording has {} reserved and at least {} allocated",
+        "when the request came, the recording has {} reserved and {}{} allocated",
         human(held),
+        if is_moment { "" } else { "at least " },
         human(account.allocated)
     ));
+    why.push(pools_in_words(&account, &end, route, later, is_moment));
     why.push(
         "no further replay reproduces this failure, so that neither the cause nor any advice can be \
          proved"
@@ -81,7 +86,46 @@ pub(super) fn failure(
             evidence: "a whole recording can be replayed, and advice proved".to_owned(),
             trial: None,
         }],
-        pinned: Vec::new(),
-        holders: pins::holders(snapshot, &state, options.frames),
+        pinned: if is_moment { pins::pinned(snapshot, &end, options.frames) } else { Vec::new() },
+        holders: pins::holders(snapshot, state, options.frames),
     }
+}
+
+/// Entries after the failure that change what is held.
+fn later_changes(events: &Events, event: usize) -> usize {
+    let changes = |i: &usize| {
+        !matches!(events.action[*i], Action::Oom | Action::Snapshot | Action::UserDefined)
+    };
+    (event + 1..events.len()).filter(changes).count()
+}
+
+/// Where the free memory lay, as far as the file tells.
+fn pools_in_words(
+    account: &Account,
+    end: &State,
+    route: Route,
+    later: usize,
+    is_moment: bool,
+) -> String {
+    let mut at_end = Account::default();
+    pools::count(&mut at_end, end, route);
+    let free = if is_moment { account } else { &at_end };
+    let lay = format!(
+        "{} in pieces of at most {} where the request may go, {} on other streams, {} in other pools \
+         ({} of it in private ones)",
+        human(free.free_own),
+        human(free.largest_own),
+        human(free.free_streams),
+        human(free.free_pools),
+        human(free.free_private)
+    );
+    if is_moment {
+        return format!(
+            "the snapshot shows the moment of the failure; free inside the segments: {lay}"
+        );
+    }
+    format!(
+        "where free memory lay inside the segments at that moment is not known; at the end of the \
+         recording, {later} entries later, it was {lay}"
+    )
 }

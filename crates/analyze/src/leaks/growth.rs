@@ -70,7 +70,7 @@ impl Moves {
 }
 
 /// Steps at the beginning that are not looked at: optimizers and caches come to be in them.
-fn warm_up(ends: usize) -> usize {
+pub(super) fn warm_up(ends: usize) -> usize {
     (ends / 5).min(2)
 }
 

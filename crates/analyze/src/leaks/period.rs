@@ -82,7 +82,11 @@ pub(super) fn find(snapshot: &Snapshot, device: &DeviceTrace) -> Option<Steps> {
                 && returns(device, &allocs, places)
             {
                 let ends = places.iter().map(|n| allocs[*n as usize]).collect();
-                return Some(Steps { source: StepSource::Period(words(snapshot, *look)), ends });
+                return Some(Steps {
+                    source: StepSource::Period(words(snapshot, *look)),
+                    ends,
+                    outside: 0,
+                });
             }
         }
     }

@@ -56,10 +56,11 @@ impl Adviser<'_> {
             Cause::PrivatePools => self.private_pools(),
             Cause::OtherProcess => self.other_process(),
             Cause::MemoryLimit => self.memory_limit(),
-            Cause::SystemMemorySpill => self.spill(),
+            Cause::SystemMemorySpill | Cause::MoreThanCard => self.spill(),
             Cause::RefusedAlthoughFree => self.refused(),
             Cause::SingleAllocationLimit => self.single_allocation(),
             Cause::OutsidePytorch => self.outside(),
+            Cause::RuntimeHeap => self.runtime_heap(),
             Cause::HostMemory | Cause::PinnedMemory | Cause::ProcessKilled => self.host(),
             Cause::MpsLimit | Cause::MpsOtherAllocations => self.mps(),
             Cause::EngineBudget => self.engine(),
@@ -242,6 +243,13 @@ impl Adviser<'_> {
             "make the work fit on the card: a smaller batch or resolution, a smaller or quantised model, offloading of idle parts",
             self.found.why.first().cloned().unwrap_or_default(),
         );
+        if self.found.cause == Cause::MoreThanCard {
+            self.add(
+                "find out where the rest lies: nvidia-smi while the program runs, and on Windows 'shared GPU memory' in the task manager",
+                "the reasons above say which observation points to what".to_owned(),
+            );
+            return;
+        }
         self.add(
             "forbid the spill (NVIDIA control panel, CUDA - Sysmem Fallback Policy: prefer no fallback)",
             format!("the error then comes at once and not after a slow run; {} ({})", known::SPILL.says, known::SPILL.source),

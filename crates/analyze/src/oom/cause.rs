@@ -23,12 +23,16 @@ pub enum Cause {
     /// More was allocated than the card has: the driver spilled into system memory, and that ran
     /// out.
     SystemMemorySpill,
+    /// More is held than the card has, and nothing tells where it lies.
+    MoreThanCard,
     /// The driver refused although enough was free.
     RefusedAlthoughFree,
     /// The driver refuses single allocations of that size.
     SingleAllocationLimit,
     /// A library asked the driver while PyTorch or others held the memory.
     OutsidePytorch,
+    /// The heap of another language's runtime.
+    RuntimeHeap,
     /// Host memory.
     HostMemory,
     /// Pinned host memory.
@@ -66,9 +70,11 @@ impl Cause {
             Cause::OtherProcess => "other_process",
             Cause::MemoryLimit => "memory_limit",
             Cause::SystemMemorySpill => "system_memory_spill",
+            Cause::MoreThanCard => "more_than_card",
             Cause::RefusedAlthoughFree => "refused_although_free",
             Cause::SingleAllocationLimit => "single_allocation_limit",
             Cause::OutsidePytorch => "outside_pytorch",
+            Cause::RuntimeHeap => "runtime_heap",
             Cause::HostMemory => "host_memory",
             Cause::PinnedMemory => "pinned_memory",
             Cause::ProcessKilled => "process_killed",
@@ -80,6 +86,37 @@ impl Cause {
             Cause::NotOutOfMemory => "not_out_of_memory",
             Cause::OtherFramework => "other_framework",
             Cause::Unknown => "unknown",
+        }
+    }
+
+    /// A few words for people, for tables.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Cause::TrueCapacity => "the card is too small",
+            Cause::RequestLargerThanCard => "larger than the card",
+            Cause::AbsurdRequest => "absurd size",
+            Cause::Fragmentation => "fragmentation",
+            Cause::PrivatePools => "free in private pools",
+            Cause::PendingFree => "waits for streams",
+            Cause::OtherProcess => "other processes",
+            Cause::MemoryLimit => "limit of the process",
+            Cause::SystemMemorySpill => "spilled into RAM",
+            Cause::MoreThanCard => "more than the card has",
+            Cause::RefusedAlthoughFree => "refused although free",
+            Cause::SingleAllocationLimit => "too large at once",
+            Cause::OutsidePytorch => "outside PyTorch",
+            Cause::RuntimeHeap => "another program's heap",
+            Cause::HostMemory => "host memory (RAM)",
+            Cause::PinnedMemory => "pinned host memory",
+            Cause::ProcessKilled => "killed (host memory)",
+            Cause::MpsLimit => "limit of MPS",
+            Cause::MpsOtherAllocations => "outside PyTorch (MPS)",
+            Cause::EngineBudget => "budget of the engine",
+            Cause::MaskedError => "its text is missing",
+            Cause::SettingsConflict => "settings contradict",
+            Cause::NotOutOfMemory => "no lack of memory",
+            Cause::OtherFramework => "another framework",
+            Cause::Unknown => "not told by the text",
         }
     }
 
@@ -105,12 +142,18 @@ impl Cause {
             Cause::SystemMemorySpill => {
                 "more was allocated than the card has; the driver spilled into system memory until that ran out too"
             }
+            Cause::MoreThanCard => {
+                "more is held than the card has, which is impossible on the card itself: a part lies elsewhere, or the figures do not belong together"
+            }
             Cause::RefusedAlthoughFree => {
                 "the driver refused although enough memory is reported free"
             }
             Cause::SingleAllocationLimit => "the driver refuses single allocations of this size",
             Cause::OutsidePytorch => {
                 "a library found no memory left on the card, outside PyTorch's allocator"
+            }
+            Cause::RuntimeHeap => {
+                "the heap of another program (in Java, JavaScript or the like) reached its limit, not the memory of a GPU"
             }
             Cause::HostMemory => "host memory (RAM) ran out, not the memory of a GPU",
             Cause::PinnedMemory => {

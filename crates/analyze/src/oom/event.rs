@@ -86,6 +86,8 @@ pub enum Form {
     HostAllocation,
     /// The pinned-memory thread of a data loader.
     PinThread,
+    /// The heap of another language's runtime (Java, JavaScript) reached its limit.
+    RuntimeHeap,
     /// The operating system or the container ended the process.
     Killed,
     /// A process ended by a signal that the system sends when memory runs out, among other reasons.

@@ -15,6 +15,7 @@ use super::phase::{Phase, phase_before, retried_after, techniques_near};
 use super::scan::scan;
 use super::stamp::{Stamp, stamp_near};
 use super::surroundings::{FoundSettings, Surroundings};
+use super::unknown::{UnknownMention, first_mention};
 
 /// What happened, why, and what to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +49,10 @@ pub struct LogReport {
     pub settings: Vec<FoundSettings>,
     /// PyTorch's version, if the log names it.
     pub torch_version: Option<TorchVersion>,
+    /// Whether there is nothing in it.
+    pub is_empty: bool,
+    /// Where no text is known: the first line that speaks of missing memory all the same.
+    pub unknown: Option<UnknownMention>,
 }
 
 impl LogReport {
@@ -69,7 +74,14 @@ pub fn explain_log(text: &str) -> LogReport {
     let mut explanations: Vec<Explanation> =
         events.iter().map(|event| explain(&log, event, &around)).collect();
     note_growth(&mut explanations);
-    LogReport { explanations, torch_version: around.version, settings: around.settings }
+    let unknown = if explanations.is_empty() { first_mention(&log) } else { None };
+    LogReport {
+        explanations,
+        torch_version: around.version,
+        settings: around.settings,
+        is_empty: log.lines.is_empty(),
+        unknown,
+    }
 }
 
 /// Errors of one process from which growth can be told.

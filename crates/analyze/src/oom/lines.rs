@@ -190,7 +190,8 @@ fn tag_len(text: &str) -> Option<usize> {
 pub(super) fn rank_of(tag: &str) -> Option<u32> {
     let after = |word: &str| {
         let at = tag.rfind(word)? + word.len();
-        let digits: String = tag[at..].chars().take_while(char::is_ascii_digit).collect();
+        let behind = tag[at..].trim_start_matches(['=', '_', '-']);
+        let digits: String = behind.chars().take_while(char::is_ascii_digit).collect();
         digits.parse().ok()
     };
     after("rank").or_else(|| after("default")).or_else(|| {
@@ -306,6 +307,7 @@ mod tests {
             ("[rank3]:", Some(3)),
             ("[default1]:[rank5]:", Some(5)),
             ("[1,7]<stderr>:", Some(7)),
+            ("(VllmWorker rank=1 pid=3)", Some(1)),
             ("(a pid=3)", None),
         ] {
             assert_eq!(rank_of(text), rank, "{text}");

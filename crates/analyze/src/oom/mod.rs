@@ -23,8 +23,10 @@ mod lines;
 mod pattern;
 mod phase;
 mod scan;
+mod settle;
 mod stamp;
 mod surroundings;
+mod unknown;
 mod wordless;
 
 pub use advice::Advice;
@@ -36,6 +38,7 @@ pub use knowledge::{FACTS, Fact};
 pub use phase::Phase;
 pub use stamp::Stamp;
 pub use surroundings::FoundSettings;
+pub use unknown::UnknownMention;
 
 /// Every out-of-memory text of a log with its explanation, in order.
 pub fn explain_text(text: &str) -> Vec<Explanation> {
@@ -47,6 +50,8 @@ pub fn find_events(text: &str) -> Vec<Event> {
     scan::scan(&joiner::Log::new(text))
 }
 
+#[cfg(test)]
+mod neighbours_tests;
 #[cfg(test)]
 mod other_tests;
 #[cfg(test)]

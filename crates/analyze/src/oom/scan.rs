@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use super::event::{Event, Form, Kind, Numbers};
 use super::formats::caching::{self, Caching};
-use super::formats::{host, mps, other, phrases, stream_ordered};
+use super::formats::{host, mps, neighbours, other, phrases, stream_ordered};
 use super::joiner::{Log, Reading};
 use super::lines::{rank_of, tag};
 use super::pattern::find;
+use super::settle::{add, settle};
 
 /// Bytes of the following line that are looked at together with a line, for texts that are wrapped
 /// in the middle of the words by which they are found.
@@ -22,8 +23,15 @@ const NEARBY: usize = 400;
 const EVENTS_MOST: usize = 10_000;
 
 /// Stems of which every text has one in front of its figures; lines without are passed over.
-const STEMS: [&str; 10] = [
+const STEMS: [&str; 17] = [
+    "allavail",
+    "withcode",
     "memory",
+    "killed",
+    "zerocode",
+    "exitstatus",
+    "returncode",
+    "memlimit",
     "alloc",
     "oom",
     "nvml",
@@ -114,51 +122,6 @@ fn undecorated_head<'a>(log: &Log<'_>, index: usize, body: &'a [u8]) -> &'a [u8]
     &body[marks..body.len().min(marks + STEM_MOST)]
 }
 
-/// Adds an event, or counts it with an equal one.
-fn add(events: &mut Vec<Event>, event: Event) {
-    let same = events.iter_mut().rev().take(64).find(|e| {
-        e.kind == event.kind
-            && e.form == event.form
-            && e.numbers == event.numbers
-            && (e.tag == event.tag || event.numbers.any())
-            && e.words == event.words
-            && (event.numbers.any() || event.index.abs_diff(e.index) < 40)
-    });
-    match same {
-        Some(known) => {
-            known.times += 1;
-            known.cut &= event.cut;
-            known.hint = known.hint.or(event.hint);
-            known.age = known.age.or(event.age);
-        }
-        None => events.push(event),
-    }
-}
-
-/// Drops what only repeats or talks about another event.
-fn settle(mut events: Vec<Event>) -> Vec<Event> {
-    let real = |e: &Event| !matches!(e.form, Form::Mention | Form::NameOnly);
-    if events.iter().any(real) {
-        events.retain(real);
-    }
-    // A driver error right behind a library's, or a bare error beside one with numbers, is the same
-    // failure.
-    let known: Vec<(usize, Kind, bool)> =
-        events.iter().map(|e| (e.index, e.kind, e.numbers.any())).collect();
-    events.retain(|e| {
-        let echo = e.kind == Kind::Driver
-            && e.form == Form::DriverError
-            && known
-                .iter()
-                .any(|(at, kind, _)| *kind != Kind::Driver && e.index.abs_diff(*at) <= 2);
-        let bare = !e.numbers.any()
-            && e.form == Form::CachingAllocator
-            && known.iter().any(|(_, kind, any)| *any && *kind == e.kind);
-        !echo && !bare
-    });
-    events
-}
-
 struct Finder<'a, 'b> {
     log: &'a Log<'b>,
     index: usize,
@@ -179,6 +142,7 @@ impl Finder<'_, '_> {
         self.caching();
         self.metal();
         self.stream_ordered();
+        self.neighbours();
         self.host();
         self.others();
         self.phrases();
@@ -289,9 +253,29 @@ impl Finder<'_, '_> {
         }
     }
 
+    fn neighbours(&mut self) {
+        let text = tag(self.log.lines[self.index].text).1;
+        let all = neighbours::all(self.hay, self.own, text);
+        if all.is_empty() || phrases::is_code(&self.hay[..self.own]) {
+            return;
+        }
+        for found in all {
+            let (kind, form) = (found.family.kind, found.family.form);
+            let talk = form != Form::Signal && phrases::is_talk(&self.hay[..found.at]);
+            if talk || self.taken(found.at, 1) {
+                continue;
+            }
+            self.reach = found.end - found.at;
+            self.push(found.at, kind, form, found.words, found.numbers, false);
+        }
+    }
+
     fn host(&mut self) {
         for text in host::TEXTS {
             for at in self.places(text.anchor) {
+                if self.taken(at, text.anchor.len()) {
+                    continue;
+                }
                 if let Some(numbers) = self.read(at, |t| host::read(text, t)).value {
                     let cut = text.form == Form::CpuAllocator && numbers.tried.is_none();
                     self.push(at, Kind::Cpu, text.form, text.words, numbers, cut);
@@ -371,7 +355,7 @@ impl Finder<'_, '_> {
     /// Bare names and mentions, for logs in which nothing better stands.
     fn names(&mut self) {
         // As the exception is spelt; in compact text "out of memory errors" looks the same.
-        if self.log.lines[self.index].text.contains("OutOfMemoryError") {
+        if phrases::names_pytorch_s(self.log.lines[self.index].text) {
             for at in self.places("outofmemoryerror") {
                 let named = phrases::is_raised(self.hay, at);
                 if named && !self.taken(at, 60) {

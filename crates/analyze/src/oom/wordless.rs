@@ -5,6 +5,7 @@ use vramwise_types::Human;
 use super::cause::Cause;
 use super::diagnose::{Case, Diagnosis};
 use super::event::{Form, Kind};
+use super::formats::neighbours;
 use super::knowledge::{self as known, Fact};
 
 /// The cause that the form of the text tells.
@@ -25,6 +26,12 @@ pub(super) fn diagnose(case: &Case<'_>) -> Diagnosis {
             "more than 2^60 bytes in one tensor: PyTorch refuses before it asks the driver".to_owned(),
             &[],
         ),
+        Form::RuntimeHeap => found(
+            Cause::RuntimeHeap,
+            0.95,
+            format!("'{words}' does not come from PyTorch's CUDA allocator: {} reached its limit", whose(words)),
+            &[],
+        ),
         Form::CpuAllocator => found(
             Cause::HostMemory,
             0.9,
@@ -37,9 +44,10 @@ pub(super) fn diagnose(case: &Case<'_>) -> Diagnosis {
         Form::HostAllocation => found(
             Cause::HostMemory,
             0.75,
-            match &asked {
-                Some(asked) => format!("{asked} of host memory was refused ('{words}')"),
-                None => format!("'{words}' is about host memory"),
+            match (&asked, neighbours::family(words)) {
+                (Some(asked), _) => format!("{asked} of host memory was refused ('{words}'), not by PyTorch's CUDA allocator"),
+                (None, Some(family)) => format!("'{words}' does not come from PyTorch's CUDA allocator: {} ran out", family.whose),
+                (None, None) => format!("'{words}' is about host memory, and does not come from PyTorch's CUDA allocator"),
             },
             &[],
         ),
@@ -49,11 +57,19 @@ pub(super) fn diagnose(case: &Case<'_>) -> Diagnosis {
             "the thread that copies batches into pinned memory raised an error; the lines behind it carry the reason, which may be host memory, a device error or a worker's own exception".to_owned(),
             &[],
         ),
-        Form::Killed => found(Cause::ProcessKilled, 0.9, format!("'{words}' is the system's word for it"), &[]),
+        Form::Killed => found(
+            Cause::ProcessKilled,
+            0.9,
+            match neighbours::family(words) {
+                Some(family) => format!("'{words}' does not come from PyTorch's CUDA allocator: {} ran out, and the process was ended for it", family.whose),
+                None => format!("'{words}' is the system's word for it, not PyTorch's CUDA allocator's"),
+            },
+            &[],
+        ),
         Form::Signal => found(
             Cause::ProcessKilled,
             0.6,
-            format!("'{words}': most often the system's answer to a lack of host memory, but anybody may send this signal"),
+            format!("'{words}' means that signal 9 ended the process: most often the system's answer to a lack of host memory, but anybody may send it; PyTorch's CUDA allocator raises an error and ends no process"),
             &[],
         ),
         Form::SharedMemory => found(
@@ -65,7 +81,7 @@ pub(super) fn diagnose(case: &Case<'_>) -> Diagnosis {
         Form::KernelResources => found(
             Cause::NotOutOfMemory,
             0.9,
-            "a kernel needs more of a multiprocessor's shared memory than there is; the card's memory is not involved".to_owned(),
+            format!("'{words}': a kernel needs more of it than a multiprocessor has; the card's memory is not involved"),
             &[],
         ),
         Form::NcclWarning => found(
@@ -136,9 +152,11 @@ pub(super) fn diagnose(case: &Case<'_>) -> Diagnosis {
         Form::Foreign => found(
             Cause::OtherFramework,
             0.8,
-            match &asked {
-                Some(asked) => format!("{asked} was refused to another framework ('{words}'); PyTorch's settings do not apply to it"),
-                None => format!("'{words}' is another framework's error"),
+            match (&asked, neighbours::family(words)) {
+                (Some(asked), Some(family)) => format!("not PyTorch's CUDA allocator: {} was refused {asked} ('{words}')", family.whose),
+                (None, Some(family)) => format!("'{words}' does not come from PyTorch's CUDA allocator: it is {} that found no memory", family.whose),
+                (Some(asked), None) => format!("{asked} was refused to another framework ('{words}'); PyTorch's settings do not apply to it"),
+                (None, None) => format!("'{words}' is another framework's error, not PyTorch's CUDA allocator's"),
             },
             &[],
         ),
@@ -157,13 +175,19 @@ pub(super) fn diagnose(case: &Case<'_>) -> Diagnosis {
     }
 }
 
+/// Whose memory it was.
+fn whose(words: &str) -> &'static str {
+    neighbours::family(words).map_or("another program", |family| family.whose)
+}
+
 fn library(case: &Case<'_>) -> Diagnosis {
     let name = match case.event.kind {
         Kind::Cublas => "cuBLAS",
         Kind::Cudnn => "cuDNN",
-        _ => "the library",
+        _ => neighbours::family(case.event.words).map_or("the library", |family| family.whose),
     };
-    let certain = !case.event.words.contains("NOT_INITIALIZED");
+    let doubtful = ["NOT_INITIALIZED", "nable to find"];
+    let certain = !doubtful.iter().any(|words| case.event.words.contains(words));
     let (confidence, fact) =
         if certain { (0.75, known::CUBLAS_WORKSPACE) } else { (0.5, known::CONTEXT) };
     Diagnosis {
@@ -174,7 +198,9 @@ fn library(case: &Case<'_>) -> Diagnosis {
                 "{name} could not allocate for itself: the card was full, and PyTorch's cache may be what filled it"
             )
         } else {
-            format!("{name} could not start, which a full card causes most often")
+            format!(
+                "{name} could not start or found no way to compute, which a full card causes most often; a broken installation or an operation that it does not support are others"
+            )
         }],
         facts: if case.event.kind == Kind::Cublas { vec![fact] } else { vec![known::DIRECT_USERS] },
     }

@@ -12,7 +12,7 @@ use super::clock::Clock;
 use super::curve::High;
 use super::holders::{By, Namer};
 use super::memory::memory;
-use super::notes::{what_history_lacks, why_no_replay};
+use super::notes::{contradiction, what_history_lacks, why_no_replay};
 use super::pinned::{PinnedAt, pins};
 use super::replayed::Replayed;
 use super::source::{Moment, Source};
@@ -231,11 +231,21 @@ impl Look<'_> {
                 when: self.clock.when(Some(self.event_within(high.step))),
             }
         };
-        Peaks {
+        let mut peaks = Peaks {
             allocated: peak(curve.allocated, Family::AllocatedBytes, false),
             reserved: peak(curve.reserved, Family::ReservedBytes, true),
             active: peak(curve.active, Family::ActiveBytes, false),
             requested: peak(curve.requested, Family::RequestedBytes, true),
+            impossible: None,
+        };
+        peaks.impossible = contradiction(&peaks);
+        if peaks.impossible.is_some() {
+            for peak in
+                [&mut peaks.allocated, &mut peaks.reserved, &mut peaks.active, &mut peaks.requested]
+            {
+                peak.exact = false;
+            }
         }
+        peaks
     }
 }

@@ -162,6 +162,8 @@ pub struct Peaks {
     pub active: Peak,
     /// Requested bytes of active blocks.
     pub requested: Peak,
+    /// Why they cannot all be right, where they cannot: a file that contradicts itself.
+    pub impossible: Option<String>,
 }
 
 /// A peak.

@@ -1,6 +1,9 @@
 //! What is said about figures that do not come from a replay.
 
 use vramwise_replay::Recording;
+use vramwise_types::Human;
+
+use super::Peaks;
 
 /// Why there is no replay.
 pub(super) fn why_no_replay(recording: Option<&Recording>) -> String {
@@ -18,6 +21,30 @@ pub(super) fn why_no_replay(recording: Option<&Recording>) -> String {
         None => "the limit under which requests failed is not known well enough to replay them (--capacity)"
             .to_owned(),
     }
+}
+
+/// Bytes from here on are more than any card has: the largest of 2026 have less than a third.
+const NO_CARD: u64 = 1 << 40;
+
+/// Why peaks cannot all be right, where they cannot.
+pub(super) fn contradiction(peaks: &Peaks) -> Option<String> {
+    let reserved = peaks.reserved.bytes;
+    // No block is smaller than what was requested of it.
+    let active = peaks.active.bytes.max(peaks.requested.bytes);
+    if active > reserved {
+        return Some(format!(
+            "{} were in use at once, and never more than {} reserved, which is impossible: segments or \
+             frees are missing in the history, or another program than PyTorch wrote it",
+            Human(active),
+            Human(reserved)
+        ));
+    }
+    (reserved >= NO_CARD).then(|| {
+        format!(
+            "{} were reserved, which is more than any card has: the sizes in the file are wrong",
+            Human(reserved)
+        )
+    })
 }
 
 /// What a history alone does not tell.

@@ -88,13 +88,39 @@ impl State {
         state
     }
 
-    /// What the replay shows after the operation that ends with event `until`.
+    /// What the replay shows after the operation that ends with event `until`, its addresses being those
+    /// of the recording.
     pub(crate) fn of_replay(
         views: &[SegmentView],
         recording: &Recording,
         events: &Events,
         until: usize,
     ) -> Self {
+        let mut state = Self::of_views(views, recording);
+        state.find_origins(events, until);
+        state
+    }
+
+    /// What a replay under other conditions shows. `event_at` is the event that allocated the block at an
+    /// address of that replay.
+    pub(crate) fn of_what_if(
+        views: &[SegmentView],
+        recording: &Recording,
+        events: &Events,
+        event_at: impl Fn(u64) -> Option<usize>,
+    ) -> Self {
+        let mut state = Self::of_views(views, recording);
+        for block in state.blocks.iter_mut().filter(|b| b.state != BlockState::Inactive) {
+            block.event = event_at(block.addr);
+            if let Some(event) = block.event.filter(|_| !events.stack.is_empty()) {
+                block.stack = events.stack_of(event);
+            }
+        }
+        state
+    }
+
+    /// Segments and blocks, without their origins.
+    fn of_views(views: &[SegmentView], recording: &Recording) -> Self {
         let mut state = State { exact: true, ..State::default() };
         let mut segments = Vec::new();
         for view in views {
@@ -128,7 +154,6 @@ impl State {
             });
         }
         state.segments = Some(segments);
-        state.find_origins(events, until);
         state
     }
 

@@ -21,6 +21,7 @@ use crate::Status;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::input;
+use crate::several;
 use gates::{Limits, Measured, Percent, Verdict};
 
 const EXAMPLES: &str = "\
@@ -31,13 +32,16 @@ Examples:
   vramwise check snapshot.pickle --max-growth-per-step 0
 
 A limit is exceeded only by more than it. Where a peak is a lower bound (the recording began in
-mid-run), a bound below the limit passes and is marked. A file without a history fails.
+mid-run), a bound below the limit passes and is marked. What cannot be checked does not pass: a file
+that cannot be read, one without a history or with figures that cannot be right, growth in fewer
+than four steps.
 Fragmentation is the share of reserved memory that no block used when most was reserved.
-Growth is what vramwise leaks finds; without at least four steps that check fails.
+Growth is what vramwise leaks finds.
 
 Where GITHUB_STEP_SUMMARY is set, a table is appended to the file that it names.
 
-Exit status: 0 within all limits, 1 not (the report says why), 2 unreadable input or wrong usage.";
+Exit status: 0 within all limits, 1 not, or not all could be checked (the report says why),
+2 no file can be read, or wrong usage.";
 
 /// Hold a program's memory against budgets, for continuous integration.
 #[derive(Debug, clap::Args)]
@@ -47,16 +51,16 @@ pub(crate) struct Args {
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     files: Vec<PathBuf>,
     /// Most bytes that the allocator may have held, such as 20GiB.
-    #[arg(long, value_name = "SIZE", value_parser = crate::args::size)]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = crate::args::size)]
     max_peak_reserved: Option<u64>,
     /// Most bytes that the program may have held in blocks.
-    #[arg(long, value_name = "SIZE", value_parser = crate::args::size)]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = crate::args::size)]
     max_peak_allocated: Option<u64>,
     /// Largest share of reserved memory that may have been unused when most was reserved.
     #[arg(long, value_name = "PERCENT")]
     max_fragmentation: Option<Percent>,
     /// Most bytes that leaks may add in every step, together; 0 = nothing may leak.
-    #[arg(long, value_name = "SIZE", value_parser = crate::args::size)]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = crate::args::size)]
     max_growth_per_step: Option<u64>,
     /// Annotation that ends each step, for --max-growth-per-step.
     #[arg(long, value_name = "NAME", requires = "max_growth_per_step")]
@@ -92,7 +96,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
             "give a limit, such as --max-peak-reserved 20GiB, or a --baseline to compare with",
         ));
     }
-    let files = input::expand(&args.files)?;
+    let files = several::once(input::expand(&args.files)?, context);
     let baselines = baselines(args, &files)?;
     let inputs = || files.iter().chain(baselines.iter().flatten());
     context.protect(inputs())?;
@@ -111,27 +115,30 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
             .hint("choose another name for one of them"));
     }
     let (junit, markdown) = (output(&args.junit)?, output(&args.markdown)?);
-    let mut verdicts = Vec::new();
-    for (file, baseline) in files.iter().zip(&baselines) {
+    let mut baselines = baselines.iter();
+    let several = several::each(&files, context, |file| {
+        let baseline = baselines.next().and_then(Option::as_deref);
         let now = measure(file, args, limits.growth.is_some(), context)?;
-        let old = match baseline {
-            Some(path) => measure(path, args, false, context)?,
-            None => Vec::new(),
-        };
+        let old = baseline.map(|path| measure(path, args, false, context)).transpose()?;
+        let old = old.unwrap_or_default();
         let device = |measured| gates::check(&input::shown(file), measured, &old, &limits);
-        verdicts.extend(now.iter().flat_map(device));
-    }
-    let failed = verdicts.iter().any(|v: &Verdict| !v.passed);
+        Ok(now.iter().flat_map(device).collect::<Vec<Verdict>>())
+    })?;
+    let unreadable = several.unreadable;
+    let verdicts: Vec<Verdict> = several.read.into_iter().flatten().collect();
+    let failed = !unreadable.is_empty() || verdicts.iter().any(|v| !v.passed());
     if let Some(destination) = junit {
-        destination.write(junit::render(&verdicts).as_bytes())?;
+        destination.write(junit::render(&verdicts, &unreadable).as_bytes())?;
         context.wrote(destination.path());
     }
-    let table = markdown::render(&verdicts);
+    let table = markdown::render(&verdicts, &unreadable);
     if let Some(destination) = markdown {
         destination.write(table.as_bytes())?;
         context.wrote(destination.path());
     }
-    context.answer(&json::Report::new(&verdicts), || text::render(&verdicts, context))?;
+    context.answer(&json::Report::new(&verdicts, &unreadable), || {
+        text::render(&verdicts, &unreadable, context)
+    })?;
     // Last, since the report must not be lost to a summary that cannot be written.
     if let Some(summary) = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|name| !name.is_empty()) {
         append(Path::new(&summary), &table)?;

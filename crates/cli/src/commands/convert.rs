@@ -40,9 +40,9 @@ pub(crate) struct Args {
     /// Format to write.
     #[arg(long, value_name = "FORMAT", value_enum)]
     to: Format,
-    /// Which table parquet and csv hold.
-    #[arg(long, value_name = "TABLE", value_enum, default_value_t)]
-    table: Which,
+    /// Which table parquet and csv hold; without it, the events.
+    #[arg(long, value_name = "TABLE", value_enum)]
+    table: Option<Which>,
     /// PyTorch version whose allocator is meant, such as 2.8; without it, what the file looks like.
     #[arg(long, value_name = "VERSION", value_parser = crate::args::torch)]
     torch: Option<TorchVersion>,
@@ -112,6 +112,10 @@ struct FoldedReport {
 /// Reads, converts, writes.
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     context.protect([&args.file])?;
+    if args.table.is_some() && !matches!(args.to, Format::Parquet | Format::Csv) {
+        return Err(Failure::new(format!("--to {} has no tables", args.to.name()))
+            .hint("--table is for parquet and csv"));
+    }
     let binary = matches!(args.to, Format::Pickle4 | Format::Parquet);
     let product = context.product(!binary)?;
     let mut snapshot = input::read(&args.file, context)?;
@@ -132,7 +136,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
             stacks = Some(report);
         }
         Format::Parquet | Format::Csv => {
-            let kind = match args.table {
+            let kind = match args.table.unwrap_or_default() {
                 Which::Events => TableKind::Events,
                 Which::Blocks => TableKind::Blocks,
                 Which::Segments => TableKind::Segments,

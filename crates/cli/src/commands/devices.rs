@@ -1,9 +1,10 @@
 //! `vramwise devices`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use vramwise_profile::Profile;
+use vramwise_profile::{Card, Profile};
 use vramwise_types::Human;
 
 use crate::Status;
@@ -52,6 +53,77 @@ struct Row<'a> {
     context_bytes: Option<u64>,
 }
 
+/// A whole profile, as `--gpu` reads it.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct CardReport<'a> {
+    schema: u32,
+    id: &'a str,
+    aliases: &'a [String],
+    name: &'a str,
+    /// Whether the figures were read from a real card.
+    measured: bool,
+    /// Where the figures come from, in words.
+    source: &'a str,
+    total_bytes: u64,
+    /// Major and minor.
+    compute_capability: (u32, u32),
+    multiprocessors: u32,
+    clock_khz: u32,
+    memory_clock_khz: u32,
+    memory_bus_bits: u32,
+    l2_bytes: u64,
+    ecc: bool,
+    context_bytes: Option<u64>,
+    /// What was done, bytes in use on the device, bytes reserved by PyTorch.
+    context_steps: &'a [(String, u64, u64)],
+    /// Values of `cudaDeviceAttr` by number.
+    #[cfg_attr(test, schemars(with = "BTreeMap<String, i64>"))]
+    attributes: &'a BTreeMap<u32, i64>,
+    device_prop_hex: DevicePropHexReport<'a>,
+    /// The JSON by which cuDNN describes the device.
+    cudnn_json: Option<&'a str>,
+}
+
+/// `cudaDeviceProp` in hexadecimal, by CUDA's major version; `null`: built from the attributes.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct DevicePropHexReport<'a> {
+    #[serde(rename = "13")]
+    cuda13: Option<&'a str>,
+    #[serde(rename = "12")]
+    cuda12: Option<&'a str>,
+}
+
+impl<'a> CardReport<'a> {
+    fn new(card: &'a Card) -> Self {
+        Self {
+            schema: card.schema,
+            id: &card.id,
+            aliases: &card.aliases,
+            name: &card.name,
+            measured: card.measured,
+            source: &card.source,
+            total_bytes: card.total_bytes,
+            compute_capability: card.compute_capability,
+            multiprocessors: card.multiprocessors,
+            clock_khz: card.clock_khz,
+            memory_clock_khz: card.memory_clock_khz,
+            memory_bus_bits: card.memory_bus_bits,
+            l2_bytes: card.l2_bytes,
+            ecc: card.ecc,
+            context_bytes: card.context_bytes,
+            context_steps: &card.context_steps,
+            attributes: &card.attributes,
+            device_prop_hex: DevicePropHexReport {
+                cuda13: card.device_prop_hex.cuda13.as_deref(),
+                cuda12: card.device_prop_hex.cuda12.as_deref(),
+            },
+            cudnn_json: card.cudnn_json.as_deref(),
+        }
+    }
+}
+
 /// The built-in profile of this name, or the file.
 pub(crate) fn profile(name: &str) -> Result<Profile, Failure> {
     if let Some(profile) = vramwise_profile::find(name) {
@@ -77,7 +149,7 @@ pub(crate) fn profile(name: &str) -> Result<Profile, Failure> {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     if let Some(name) = &args.card {
         let profile = profile(name)?;
-        context.answer(&profile, || one(&profile))?;
+        context.answer(&CardReport::new(&profile.card), || one(&profile))?;
         return Ok(Status::Fine);
     }
     let profiles = vramwise_profile::built_in();
@@ -145,4 +217,23 @@ fn one(profile: &Profile) -> String {
 #[cfg(test)]
 pub(crate) fn schema() -> schemars::Schema {
     crate::schema::of::<Report<'static>>()
+}
+
+#[cfg(test)]
+pub(crate) fn schema_card() -> schemars::Schema {
+    crate::schema::of::<CardReport<'static>>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_printed_profile_is_the_whole_and_can_be_read_again() {
+        for profile in vramwise_profile::built_in() {
+            let ours = serde_json::to_value(CardReport::new(&profile.card)).unwrap();
+            assert_eq!(ours, serde_json::to_value(&profile).unwrap());
+            assert_eq!(vramwise_profile::parse(&ours.to_string()).unwrap(), profile);
+        }
+    }
 }

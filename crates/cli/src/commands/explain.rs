@@ -17,6 +17,7 @@ use crate::Status;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::input;
+use crate::several;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,11 +31,12 @@ Examples:
   vramwise explain snapshot.pickle --capacity 24GiB
       Would it run out of memory there, and what would help.
   vramwise explain logs/
-      All logs and snapshots of a directory: which rank ran out, and which first.
+      All logs and snapshots of a directory, or where it has none of the folders inside: which rank
+      ran out, and which first.
 
 Every out-of-memory error of a text is found, whatever stands around it: other ranks, colours,
 progress bars, wrapped lines; UTF-16, gzip and zstd are read too.
-Exit status: 0 explained (or none found), 2 unreadable input.";
+Exit status: 0 explained (or none found), 1 some files cannot be read, 2 none can, or wrong usage.";
 
 /// Say why a program ran out of memory, from its log or its snapshot.
 #[derive(Debug, clap::Args)]
@@ -45,7 +47,7 @@ pub(crate) struct Args {
     #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath, required = true)]
     files: Vec<PathBuf>,
     /// Snapshots: bytes that the process could hold, such as 40GiB; without it, as was recorded.
-    #[arg(long, value_name = "SIZE", value_parser = crate::args::size)]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = crate::args::size)]
     capacity: Option<u64>,
     /// Snapshots: memory of the card, such as 80GiB, to tell other processes from PyTorch itself.
     #[arg(long, value_name = "SIZE", value_parser = crate::args::card)]
@@ -54,7 +56,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "VERSION", value_parser = crate::args::torch)]
     torch: Option<TorchVersion>,
     /// Snapshots: frames of the user's own code that name a place.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::args::frames)]
     frames: usize,
 }
 
@@ -73,36 +75,39 @@ enum Found {
 
 /// Reads the files and reports.
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
-    let files = source::expand(&args.files)?;
+    let files = several::once(source::expand(&args.files)?, context);
     context.protect(&files)?;
-    let mut explained = Vec::new();
-    let mut unread = None;
-    for path in &files {
-        match one(args, path, context) {
-            Ok(found) => explained.push(Explained { file: input::shown(path), found }),
-            // Of many files the readable ones are still worth explaining.
-            Err(failure) if files.len() > 1 => {
-                context.warn(&format!("left out: {}", failure.sentence()));
-                unread.get_or_insert(failure);
-            }
-            Err(failure) => return Err(failure),
-        }
-    }
-    if let Some(failure) = unread.filter(|_| explained.is_empty()) {
-        return Err(failure);
-    }
-    let ranks = ranks::Ranks::of(&explained);
-    let top = context.global.top;
-    context.answer(&json::Report::new(&explained, &ranks, top), || {
-        text::render(&explained, &ranks, context)
+    let several = several::each(&files, context, |path| {
+        Ok(Explained { file: input::shown(path), found: one(args, path, context)? })
     })?;
-    Ok(Status::Fine)
+    let explained = &several.read;
+    let is_log = |one: &Explained| matches!(one.found, Found::Log(_));
+    if explained.iter().all(is_log)
+        && (args.capacity.is_some() || args.total.is_some() || context.global.device.is_some())
+    {
+        context.warn(
+            "--capacity, --total and --device are about snapshots; a log is explained as it stands",
+        );
+    }
+    let ranks = ranks::Ranks::of(explained);
+    let top = context.global.top;
+    let report = json::Report::new(explained, &ranks, several.unreadable.clone(), top);
+    context.answer(&report, || text::render(explained, &ranks, context))?;
+    Ok(several.status(false))
 }
 
 /// Reads and explains one file.
 fn one(args: &Args, path: &std::path::Path, context: &Context) -> Result<Found, Failure> {
     Ok(match source::read(path, context)? {
-        source::Source::Log(text) => Found::Log(oom::explain_log(&text)),
+        source::Source::Log(text) => {
+            let report = oom::explain_log(&text);
+            if report.explanations.is_empty()
+                && let Some(why) = source::is_no_log(path, &text)
+            {
+                return Err(why);
+            }
+            Found::Log(report)
+        }
         source::Source::Snapshot(snapshot) => {
             Found::Snapshot(replayed(args, &snapshot, path, context)?)
         }

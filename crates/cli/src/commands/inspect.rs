@@ -1,7 +1,7 @@
 //! `vramwise inspect FILE`.
 
 mod json;
-mod rules;
+pub(super) mod rules;
 mod text;
 
 use std::path::PathBuf;
@@ -59,10 +59,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     rules: Option<PathBuf>,
     /// Frames of the user's own code that tell two stacks apart.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::args::frames)]
     frames: usize,
     /// Bytes that the process was allowed to hold, such as 40GiB; some replays need to know it.
-    #[arg(long, value_name = "SIZE", value_parser = crate::args::size)]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = crate::args::size)]
     capacity: Option<u64>,
     /// PyTorch version whose allocator is meant, such as 2.8; without it, what the file looks like.
     #[arg(long, value_name = "VERSION", value_parser = crate::args::torch)]

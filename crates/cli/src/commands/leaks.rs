@@ -12,6 +12,7 @@ use crate::Status;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::input;
+use crate::several;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,8 +25,8 @@ Examples:
 Steps are told by annotations that repeat (the profiler's, optimizer.step), by --marker, or else by the
 period of the history. At least four are needed: record several. A cache that fills once is no leak.
 
-Exit status: 0 nothing leaks (or no steps were found, which the report says), 1 something does,
-2 unreadable input or wrong usage.";
+Exit status: 0 nothing leaks (or no steps were found, which the report says), 1 something does, or
+some files cannot be read, 2 none can, or wrong usage.";
 
 /// Find memory that grows from step to step and is never given back.
 #[derive(Debug, clap::Args)]
@@ -38,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     marker: Option<String>,
     /// Frames of the user's own code that name a place.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::args::frames)]
     frames: usize,
 }
 
@@ -50,25 +51,26 @@ struct Looked {
 
 /// Reads the files, looks at every device and reports.
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
-    let files = input::expand(&args.files)?;
+    let files = several::once(input::expand(&args.files)?, context);
     context.protect(&files)?;
     let options = leaks::Options {
         device: context.global.device,
         marker: args.marker.clone(),
         frames: args.frames,
     };
-    let mut looked = Vec::new();
-    for path in &files {
+    let several = several::each(&files, context, |path| {
         let snapshot = input::read(path, context)?;
         input::device_or_first(&snapshot, path, context.global.device)?;
         let file = input::shown(path);
         let devices = leaks::find(&snapshot, &options)
             .map_err(|no| no_such_marker(&no, args.marker.as_deref(), &file))?;
-        looked.push(Looked { file, devices });
-    }
-    context.answer(&json::Report::new(&looked), || text::render(&looked, context))?;
+        Ok(Looked { file, devices })
+    })?;
+    let looked = &several.read;
+    let report = json::Report::new(looked, several.unreadable.clone());
+    context.answer(&report, || text::render(looked, context))?;
     let leaks = looked.iter().flat_map(|l| &l.devices).any(|d| !d.leaks.is_empty());
-    Ok(if leaks { Status::Finding } else { Status::Fine })
+    Ok(several.status(leaks))
 }
 
 /// What to say where the marker that the user named does not occur in a file.

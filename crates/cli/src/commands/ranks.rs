@@ -15,6 +15,7 @@ use crate::Status;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::input;
+use crate::several;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,12 +50,6 @@ struct Row {
     figures: Figures,
 }
 
-/// A file that cannot be used, and why.
-struct Unreadable {
-    file: String,
-    why: String,
-}
-
 /// Reads all files and reports.
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     let mut files = Vec::new();
@@ -68,27 +63,15 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
         }
         files.extend(found);
     }
+    let files = several::once(files, context);
     context.protect(&files)?;
-    let progress = context.progress("reading", files.len() as u64);
-    let (mut rows, mut unreadable) = (Vec::new(), Vec::new());
-    for (i, file) in files.iter().enumerate() {
-        match read(file, args, context) {
-            Ok(read) => rows.extend(read),
-            Err(failure) => {
-                unreadable.push(Unreadable { file: input::shown(file), why: failure.what() });
-            }
-        }
-        progress.set(i as u64 + 1);
-    }
-    drop(progress);
-    if rows.is_empty() {
-        let first = unreadable.first().map_or(String::new(), |u| format!("{}: {}", u.file, u.why));
-        return Err(Failure::new("none of the files can be used").at(first));
-    }
+    let several = several::each(&files, context, |file| read(file, args, context))?;
+    let mut rows: Vec<Row> = several.read.into_iter().flatten().collect();
     rows.sort_by_key(|r| (r.name.step, r.name.rank, r.figures.device));
-    let report = json::Report::new(&rows, &unreadable);
+    let all = several.unreadable.is_empty();
+    let report = json::Report::new(&rows, several.unreadable);
     context.answer(&report, || text::render(&report, context))?;
-    Ok(if unreadable.is_empty() { Status::Fine } else { Status::Finding })
+    Ok(if all { Status::Fine } else { Status::Finding })
 }
 
 fn read(path: &Path, args: &Args, context: &Context) -> Result<Vec<Row>, Failure> {

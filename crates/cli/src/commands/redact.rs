@@ -20,7 +20,9 @@ Examples:
 Taken out: folders and files of your own code, names of users and hosts, texts attached to events
 (user_metadata). Each gets a pseudonym (dir1, file2.py, user1); the same one gets the same.
 Kept: sizes, addresses, times, line numbers, paths inside well-known packages, and names of
-functions and annotations unless the options say otherwise.
+functions and annotations unless the options say otherwise. The annotations that PyTorch makes by
+itself (Optimizer.step#AdamW.step, ProfilerStep#7) are always kept: vramwise inspect tells the
+optimizer's memory by them, and vramwise leaks the steps. Of an optimizer of your own the name goes.
 
 Exit status: 0 the file was written, 2 unreadable input or wrong usage.";
 
@@ -34,7 +36,7 @@ pub(crate) struct Args {
     /// Also replace the names of your own functions.
     #[arg(long)]
     functions: bool,
-    /// Also replace the names of annotations.
+    /// Also replace the names of annotations, PyTorch's own excepted.
     #[arg(long)]
     annotations: bool,
 }

@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "EVENT=SETTINGS", value_parser = conf_at)]
     pub(crate) conf_at: Vec<ConfAt>,
     /// Bytes that the process may hold, such as 40GiB.
-    #[arg(long, value_name = "SIZE", value_parser = crate::args::size)]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = crate::args::size)]
     pub(crate) capacity: Option<u64>,
     /// Take the driver's addresses from this recording instead of a model of the driver.
     #[arg(long, value_name = "SNAPSHOT", value_hint = ValueHint::FilePath)]

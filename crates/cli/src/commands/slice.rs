@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "EVENT", value_parser = event)]
     to: Option<usize>,
     /// Bytes that the process was allowed to hold, such as 40GiB; some replays need to know it.
-    #[arg(long, value_name = "SIZE", value_parser = crate::args::size)]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = crate::args::size)]
     capacity: Option<u64>,
     /// PyTorch version whose allocator is meant, such as 2.8; without it, what the file looks like.
     #[arg(long, value_name = "VERSION", value_parser = crate::args::torch)]
@@ -91,6 +91,17 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
         ))
         .at(input::shown(&args.file)));
     }
+    if args.from == to {
+        return Err(Failure::new(format!(
+            "the slice would be empty: --to {to} is the first event that is not in it, and --from {to} the first that is"
+        ))
+        .at(input::shown(&args.file))
+        .hint(if to < count {
+            format!("to keep event {to}, write --to {}", to + 1)
+        } else {
+            format!("the last event is {}", count - 1)
+        }));
+    }
     let version = input::version(args.torch, &snapshot);
     let (config, _) = recorded_config(snapshot.settings.as_ref(), version);
     let mut options = VerifyOptions::new(config, version);
@@ -109,7 +120,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     let content = super::snapshot_bytes(&sliced.snapshot, product.ends_with(".json"))?;
     let device = &sliced.snapshot.devices[number as usize];
     let alone = Recording::verify(device, &options);
-    let reason = why_not(&alone).filter(|_| !sliced.events.is_empty());
+    let reason = why_not(&alone);
     if let Some(why) = &reason {
         context.warn(&format!("on its own the slice does not replay to the byte: {why}"));
     }

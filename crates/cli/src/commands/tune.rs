@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub(crate) files: Vec<PathBuf>,
     /// Bytes that the process may hold, such as 40GiB; settings that run out of it rank last.
-    #[arg(long, value_name = "SIZE", value_parser = crate::args::size)]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = crate::args::size)]
     pub(crate) capacity: Option<u64>,
     /// Also try each setting on N random variations of the history.
     #[arg(long, value_name = "N", default_value_t = 0)]

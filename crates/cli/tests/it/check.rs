@@ -117,9 +117,63 @@ fn a_gate_that_sees_nothing_does_not_pass() {
 }
 
 #[test]
+fn figures_that_cannot_be_right_are_not_checked_whatever_the_limit() {
+    const ODD: &str = "testdata/snapshots/public/synthetic-mosaic.snapshot.pickle.gz";
+    assert_cmd_snapshot!(check(&[
+        ODD,
+        "--max-peak-reserved",
+        "20GiB",
+        "--max-fragmentation",
+        "99%"
+    ]));
+    for args in [
+        [ODD, "--baseline", ODD].as_slice(),
+        &[DEFAULT, "--baseline", ODD],
+        &[ODD, "--max-peak-allocated", "1TiB"],
+    ] {
+        let output = check(args).arg("--json").output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        for made in report["checks"].as_array().unwrap() {
+            assert_eq!(
+                (made["checked"].as_bool(), made["passed"].as_bool()),
+                (Some(false), Some(false))
+            );
+            assert!(
+                made["measured"].is_null()
+                    && made["reason"].as_str().unwrap().contains("impossible")
+            );
+        }
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_an_error_in_every_report() {
+    let room = Room::new("check-unread");
+    std::fs::copy(repository().join(DEFAULT), room.write("a.pickle", "")).unwrap();
+    room.write("b.pickle", "");
+    let args = ["check", "a.pickle", "b.pickle", "--max-peak-reserved", "1TiB"];
+    let output = room
+        .vramwise(&args)
+        .args(["--junit", "j.xml", "--markdown", "m.md"])
+        .env_remove("GITHUB_STEP_SUMMARY")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("1 file could not be read") && !told.contains("within"), "{told}");
+    let junit = String::from_utf8(room.read("j.xml")).unwrap();
+    assert!(junit.contains("tests=\"2\" failures=\"0\" errors=\"1\""), "{junit}");
+    assert!(junit.contains("<error message=\"cannot be used\">is empty</error>"), "{junit}");
+    let markdown = String::from_utf8(room.read("m.md")).unwrap();
+    assert!(markdown.contains("b.pickle") && !markdown.contains("✅ 1"), "{markdown}");
+}
+
+#[test]
 fn without_a_limit_there_is_nothing_to_check() {
     assert_cmd_snapshot!(check(&[DEFAULT]));
     assert_cmd_snapshot!(check(&[DEFAULT, "--max-fragmentation", "-5%"]));
+    assert_cmd_snapshot!(check(&[DEFAULT, "--max-peak-reserved", "3.5"]));
 }
 
 #[test]

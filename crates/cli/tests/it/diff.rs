@@ -67,3 +67,24 @@ fn what_cannot_be_compared_is_wrong_usage() {
         assert!(output.stdout.is_empty() && told.contains(complaint), "{args:?}: {told}");
     }
 }
+
+#[test]
+fn categories_of_one_s_own_are_compared() {
+    let room = Room::new("diff-rules");
+    room.write("mine.toml", "[[rule]]\ncategory = \"mine\"\nmin_size = \"1MiB\"\n");
+    let rules = room.path().join("mine.toml");
+    let rules = rules.to_str().unwrap();
+    let args = [DEFAULT, STACKS, "--by", "category", "--rules", rules, "--json"];
+    let output = diff(&args).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let groups = report["devices"][0]["groups"].as_array().unwrap();
+    assert!(groups.iter().any(|g| g["name"] == "mine"), "{groups:?}");
+    for (args, complaint) in [
+        ([DEFAULT, STACKS, "--rules", rules].as_slice(), "add --by category"),
+        (&[DEFAULT, STACKS, "--by", "category", "--rules", "none.toml"], "none.toml"),
+    ] {
+        let output = diff(args).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && told.contains(complaint), "{told}");
+    }
+}

@@ -52,6 +52,27 @@ fn a_redacted_file_replays_like_the_original() {
 }
 
 #[test]
+fn redacted_annotations_cost_neither_steps_nor_categories() {
+    let room = room_with(
+        "redact-annotations",
+        "testdata/snapshots/leak__default__stacks.snapshot.pickle.gz",
+    );
+    done(&room, &["redact", "a.pickle", "--annotations", "--functions", "-o", "b.pickle"]);
+    let told = |args: &[&str], key: &str| {
+        let output = room.vramwise(args).arg("--json").output().unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        report.pointer(key).unwrap().clone()
+    };
+    let categories = |file| told(&["inspect", file], "/devices/0/memory/categories");
+    assert_eq!(categories("a.pickle"), categories("b.pickle"));
+    let steps = |file| told(&["leaks", file], "/files/0/devices/0/steps_by");
+    assert_eq!(
+        (steps("a.pickle"), steps("b.pickle")),
+        ("Optimizer.step#AdamW.step".into(), "Optimizer.step#AdamW.step".into())
+    );
+}
+
+#[test]
 fn a_slice_says_what_it_holds_and_replays() {
     let room = room_with("slice", LSTM);
     assert_cmd_snapshot!(
@@ -100,10 +121,20 @@ fn nothing_is_written_over_and_binary_files_need_a_name() {
         (&["convert", "a.pickle", "--to", "csv", "-f", "-o", "a.pickle"], "is an input"),
         (&["convert", "a.pickle", "--to", "parquet"], "name the file to write with -o"),
         (&["convert", "a.pickle", "--to", "csv", "--json"], "name the file to write with -o"),
+        (
+            &["convert", "a.pickle", "--to", "perfetto", "--table", "blocks", "-o", "b"],
+            "--table is for parquet and csv",
+        ),
         (&["redact", "a.pickle"], "name the file to write with -o"),
         (&["redact", "a.pickle", "-o", "-", "--json"], "would both print"),
         (&["slice", "a.pickle", "--from", "9", "--to", "3", "-o", "b"], "no part of the history"),
         (&["slice", "a.pickle", "--to", "999999", "-o", "b"], "which has 489 events"),
+        (
+            &["slice", "a.pickle", "--from", "9", "--to", "9", "-o", "b"],
+            "to keep event 9, write --to 10",
+        ),
+        (&["slice", "a.pickle", "--from", "489", "-o", "b"], "the last event is 488"),
+        (&["slice", "a.pickle", "--to", "0", "-o", "b"], "the slice would be empty"),
         (
             &["convert", "a.pickle", "--to", "csv", "--device", "4", "-o", "b"],
             "there is no device 4",

@@ -30,6 +30,11 @@ fn a_missing_argument_is_wrong_usage() {
 }
 
 #[test]
+fn a_table_of_no_rows_is_wrong_usage() {
+    assert_cmd_snapshot!(vramwise(&["inspect", "a.pickle", "--top", "0"]));
+}
+
+#[test]
 fn a_size_that_is_none_is_wrong_usage() {
     assert_cmd_snapshot!(vramwise(&["replay", "a.pickle", "--capacity", "lots"]));
 }

@@ -84,6 +84,36 @@ fn categories_are_told_with_the_rules_that_decided() {
 }
 
 #[test]
+fn a_log_is_no_snapshot_and_the_command_for_it_is_named() {
+    let room = Room::new("inspect-log");
+    room.write("a.log", "Processing 3 files\nCUDA out of memory\n");
+    let output = room.vramwise(&["inspect", "a.log"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code() == Some(2) && told.contains("hint: vramwise explain reads logs"),
+        "{told}"
+    );
+}
+
+#[test]
+fn figures_that_contradict_each_other_are_told_as_such() {
+    let json = json(&["testdata/snapshots/public/synthetic-mosaic.snapshot.pickle.gz"]);
+    let peaks = &json["devices"][0]["peaks"];
+    assert!(peaks["impossible"].as_str().unwrap().contains("never more than 250.00 MiB reserved"));
+    assert_eq!(peaks["reserved"]["exact"], false);
+    let room = Room::new("inspect-impossible");
+    room.write(
+        "a.json",
+        r#"{"segments": [{"address": 1073741824, "total_size": 20971520, "allocated_size": 512, "active_size": 512,
+            "stream": 0, "segment_type": "large", "blocks": [{"address": 1073741824, "size": 512, "state": "active_allocated"}]}],
+            "device_traces": [[{"action": "alloc", "addr": 1073741824, "size": 9223372036854775808, "stream": 0}]]}"#,
+    );
+    let output = room.vramwise(&["inspect", "a.json"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("which is impossible"), "{told}");
+}
+
+#[test]
 fn a_part_of_the_history_has_its_own_peaks() {
     let whole = json(&[MOE]);
     let part = json(&[MOE, "--from", "1000", "--to", "9_000"]);

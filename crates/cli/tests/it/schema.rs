@@ -154,6 +154,7 @@ fn what_the_commands_print_is_what_their_schemas_say() {
                memory 20.00 GiB is allocated by PyTorch, and 2.00 GiB is reserved by PyTorch but unallocated.";
     room.write("train.log", log);
     room.write("fine.log", "all is well");
+    room.write("rules.toml", "[[rule]]\ncategory = \"mine\"\nmin_size = \"1MiB\"\n");
     for (name, args) in [
         ("validate", vec!["validate", &stacks]),
         ("validate", vec!["validate", &odd]),
@@ -169,10 +170,15 @@ fn what_the_commands_print_is_what_their_schemas_say() {
         ("explain", vec!["explain", "train.log"]),
         ("explain", vec!["explain", "fine.log"]),
         ("explain", vec!["explain", &stacks, &lstm]),
+        ("explain", vec!["explain", "train.log", "absent.log"]),
         ("leaks", vec!["leaks", &leak, &odd]),
+        ("leaks", vec!["leaks", &leak, "absent.pickle"]),
         ("devices", vec!["devices"]),
+        ("devices-card", vec!["devices", "h200"]),
+        ("devices-card", vec!["devices", "rtx4090"]),
         ("diff", vec!["diff", &lstm, &stacks]),
         ("diff", vec!["diff", &lstm, &stacks, "--by", "category"]),
+        ("diff", vec!["diff", &lstm, &stacks, "--by", "category", "--rules", "rules.toml"]),
         (
             "check",
             vec![
@@ -186,6 +192,7 @@ fn what_the_commands_print_is_what_their_schemas_say() {
             ],
         ),
         ("check", vec!["check", &lstm, "--baseline", &stacks]),
+        ("check", vec!["check", &odd, "absent.pickle", "--max-peak-reserved", "1GiB"]),
         ("check", vec!["check", &leak, "--max-growth-per-step", "0"]),
         ("ranks", vec!["ranks", &stacks, &lstm, &lstm, &lstm]),
         ("redact", vec!["redact", &stacks, "-o", "redacted"]),
@@ -207,7 +214,7 @@ fn what_the_commands_print_is_what_their_schemas_say() {
 fn the_checker_finds_what_is_wrong() {
     let schema = schema("check");
     let checker = Checker { root: &schema };
-    let good = serde_json::json!({"schema": 1, "passed": true, "failed_checks": 0, "checks": []});
+    let good = serde_json::json!({"schema": 1, "passed": true, "failed_checks": 0, "checks": [], "unreadable": []});
     assert_eq!(checker.check(&schema, &good, "$"), Ok(()));
     for (key, value) in
         [("passed", "yes".into()), ("failed_checks", (-1).into()), ("more", 1.into())]

@@ -14,7 +14,46 @@ pub(super) fn function(names: &mut Names, text: &str, own: bool, replace: bool) 
 
 /// An annotation's name.
 pub(super) fn annotation(names: &mut Names, text: &str, replace: bool) -> String {
-    if replace { names.name(Kind::Text, text) } else { scrub(names, text) }
+    if !replace {
+        return scrub(names, text);
+    }
+    pytorch_annotation(names, text).unwrap_or_else(|| names.name(Kind::Text, text))
+}
+
+/// The optimizers of `torch.optim`, whose names say nothing of their users.
+const OPTIMIZERS: [&str; 15] = [
+    "ASGD",
+    "Adadelta",
+    "Adafactor",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "LBFGS",
+    "Muon",
+    "NAdam",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+    "SGD",
+    "SparseAdam",
+];
+
+/// The names that PyTorch gives by itself, and the recorder: steps and the optimizer's memory are told by
+/// them. An optimizer of the user's own keeps the words around its name.
+fn pytorch_annotation(names: &mut Names, text: &str) -> Option<String> {
+    let number = |rest: &str| rest.bytes().all(|b| b.is_ascii_digit() || b == b'#');
+    if ["ProfilerStep#", "vramwise.step"].iter().any(|n| text.strip_prefix(n).is_some_and(number)) {
+        return Some(text.to_owned());
+    }
+    ["step", "zero_grad"].into_iter().find_map(|method| {
+        let own = text.strip_prefix(&format!("Optimizer.{method}#"))?;
+        let class = own.strip_suffix(&format!(".{method}"))?;
+        if OPTIMIZERS.contains(&class) {
+            return Some(text.to_owned());
+        }
+        Some(format!("Optimizer.{method}#{}.{method}", names.name(Kind::Text, class)))
+    })
 }
 
 /// `compile_context`, which is two numbers (`0/1`) where PyTorch wrote it.

@@ -43,6 +43,23 @@ fn files(snapshot: &Snapshot) -> Vec<String> {
 }
 
 #[test]
+fn of_annotations_those_that_pytorch_makes_stay_but_for_names_of_one_s_own() {
+    for (name, redacted) in [
+        ("Optimizer.step#AdamW.step", "Optimizer.step#AdamW.step"),
+        ("Optimizer.zero_grad#SGD.zero_grad", "Optimizer.zero_grad#SGD.zero_grad"),
+        ("Optimizer.step#SecretOpt.step", "Optimizer.step#text1.step"),
+        ("ProfilerStep#17", "ProfilerStep#17"),
+        ("ProfilerStep#17 of alice", "text1"),
+        ("my secret phase", "text1"),
+    ] {
+        let (once, _) = redact(&made(&[], name, ""), &ALL);
+        let named = |s: &Snapshot| s.strings.get(s.annotations[0].name).to_owned();
+        assert_eq!(named(&once), redacted, "{name}");
+        assert_eq!(named(&redact(&once, &ALL).0), redacted, "{name}");
+    }
+}
+
+#[test]
 fn nothing_of_a_person_or_a_machine_is_left() {
     let snapshot = made(
         &[

@@ -5,6 +5,7 @@ use vramwise_types::Human;
 
 use super::super::cause::Cause;
 use super::super::event::{Form, Kind};
+use super::super::formats::neighbours;
 use super::super::knowledge as known;
 use super::Adviser;
 
@@ -32,7 +33,24 @@ impl Adviser<'_> {
         }
     }
 
+    /// What helps against texts that are not PyTorch's, where that is known.
+    fn neighbours(&mut self) {
+        let family = neighbours::family(self.case.event.words);
+        for (action, evidence) in family.map_or(&[][..], |family| family.advice) {
+            self.add(*action, *evidence);
+        }
+    }
+
+    pub(super) fn runtime_heap(&mut self) {
+        self.neighbours();
+        self.add(
+            "look in the log of that program for what it was holding",
+            "allocator settings for the GPU have no effect on it".to_owned(),
+        );
+    }
+
     pub(super) fn host(&mut self) {
+        self.neighbours();
         match self.found.cause {
             Cause::PinnedMemory => {
                 self.add("read the error behind 'Original Traceback'", "this line only forwards it".to_owned());
@@ -47,6 +65,8 @@ impl Adviser<'_> {
                 self.add("use fewer data loader workers, or none", "each hands its batches over through shared memory".to_owned());
                 return;
             }
+            // A scheduler's own advice says the same.
+            Cause::ProcessKilled if !self.out.is_empty() => {}
             Cause::ProcessKilled => self.add(
                 "give the job more host memory, or use fewer data loader workers",
                 "the system chooses the process with the most host memory; each worker holds a copy of what it touches".to_owned(),
@@ -137,8 +157,8 @@ impl Adviser<'_> {
     pub(super) fn not_memory(&mut self) {
         if self.case.event.form == Form::KernelResources {
             self.add(
-                "use smaller block sizes or fewer pipeline stages for the kernel",
-                "each block needs its part of the multiprocessor's shared memory".to_owned(),
+                "use smaller block sizes, fewer warps or fewer pipeline stages for the kernel",
+                "each block needs its part of what a multiprocessor has".to_owned(),
             );
             return;
         }
@@ -153,6 +173,7 @@ impl Adviser<'_> {
     }
 
     pub(super) fn other_framework(&mut self) {
+        self.neighbours();
         self.add(
             "check with nvidia-smi whether another process (or PyTorch in the same one) holds the card",
             "frameworks in one process do not share their caches".to_owned(),

@@ -71,29 +71,55 @@ pub(super) fn memory_limit(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {
     Some(limit.fact(known::FRACTION))
 }
 
-pub(super) fn spill(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {
+/// More than the card has cannot lie on the card. Where it does lie is known only where the driver's way
+/// of moving allocations into system memory shows elsewhere in the text.
+pub(super) fn more_than_card(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {
     let a = &case.account;
     let (total, held) = (a.total?, a.reserved.max(a.allocated)?);
     if held <= total.saturating_add(total / 50) {
         return None;
     }
-    Some(
-        Diagnosis::new(
-            Cause::SystemMemorySpill,
-            0.9,
-            format!(
-                "PyTorch holds {}, {} more than the {} that the card has",
-                Human(held),
-                Human(held - total),
-                Human(total)
-            ),
+    let excess = format!(
+        "PyTorch holds {}, {} more than the {} that the card has",
+        Human(held),
+        Human(held - total),
+        Human(total)
+    );
+    let needed = format!(
+        "with the request, {} would be needed: no allocator setting can help",
+        Human(held.saturating_add(tried))
+    );
+    let sign = if case.around.wsl {
+        Some("the log is of WSL2, whose driver moves allocations into system memory")
+    } else if case.around.windows {
+        Some("the log is of Windows, whose driver moves allocations into system memory")
+    } else if !a_sentinel_free(case) {
+        Some(
+            "the driver prints 2^64 bytes for a process, as under Windows and WSL2, where it moves allocations into system memory",
         )
-        .because(format!(
-            "with the request, {} would be needed: no allocator setting can help",
-            Human(held.saturating_add(tried))
-        ))
+    } else {
+        None
+    };
+    Some(match sign {
+        Some(sign) => Diagnosis::new(Cause::SystemMemorySpill, 0.85, excess)
+            .because(sign)
+            .because(needed)
+            .fact(known::SPILL),
+        None => [
+            "moved into system memory by the driver (Windows, WSL2): the task manager's 'shared GPU memory' is then large, the run was slow before it failed, and nothing was free",
+            "managed memory (cudaMallocManaged, an integrated GPU, a Grace superchip): the program or its library then chose it, and nvidia-smi shows less than PyTorch",
+            "a total that is not the card's (a MIG slice, a virtual GPU, another device): nvidia-smi -L and torch.cuda.get_device_properties(0).total_memory then differ",
+            "figures of two processes or cards in one text: each process's own log then agrees with itself",
+        ]
+        .into_iter()
+        .fold(
+            Diagnosis::new(Cause::MoreThanCard, 0.5, excess)
+                .because(needed)
+                .because("nothing in the text tells where the rest lies; what can be, and what tells it apart:"),
+            Diagnosis::because,
+        )
         .fact(known::SPILL),
-    )
+    })
 }
 
 pub(super) fn larger_than_card(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {

@@ -62,12 +62,6 @@ pub(in crate::oom) const TEXTS: &[HostText] = &[
         words: "OOMKilled",
     },
     HostText {
-        anchor: "oom-killevent",
-        patterns: &["oom-killevent"],
-        form: Form::Killed,
-        words: "oom-kill event",
-    },
-    HostText {
         anchor: "memorycgroupoutofmemory",
         patterns: &["memorycgroupoutofmemory"],
         form: Form::Killed,
@@ -96,6 +90,18 @@ pub(in crate::oom) const TEXTS: &[HostText] = &[
         patterns: &["insufficientsharedmemory(shm)"],
         form: Form::SharedMemory,
         words: "insufficient shared memory (shm)",
+    },
+    HostText {
+        anchor: "workersareoutofsharedmemory",
+        patterns: &["workersareoutofsharedmemory"],
+        form: Form::SharedMemory,
+        words: "workers are out of shared memory",
+    },
+    HostText {
+        anchor: "nospaceleftondevice:'/dev/shm",
+        patterns: &["nospaceleftondevice:'/dev/shm"],
+        form: Form::SharedMemory,
+        words: "No space left on device: '/dev/shm/…'",
     },
     HostText {
         anchor: "unabletowritetofile:nospaceleftondevice(28)",

@@ -1,8 +1,10 @@
 //! Every text that is known, one family a file.
 
 pub(super) mod caching;
+mod families;
 pub(super) mod host;
 pub(super) mod mps;
+pub(super) mod neighbours;
 pub(super) mod other;
 pub(super) mod phrases;
 pub(super) mod stream_ordered;

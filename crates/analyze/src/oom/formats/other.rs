@@ -39,6 +39,13 @@ pub(in crate::oom) const OTHERS: &[Other] = &[
         read: bare,
     },
     Other {
+        anchor: "largerthanthemaximumnumberoftokensthatcanbestoredinkvcache",
+        kind: Kind::Engine,
+        form: Form::EngineCache,
+        words: "max seq len is larger than the maximum number of tokens that can be stored in KV cache",
+        read: bare,
+    },
+    Other {
         anchor: "toserveatleastonerequestwiththemodel",
         kind: Kind::Engine,
         form: Form::EngineCache,
@@ -63,7 +70,7 @@ pub(in crate::oom) const OTHERS: &[Other] = &[
         anchor: "failedtoallocate",
         kind: Kind::OtherFramework,
         form: Form::Foreign,
-        words: "failed to allocate … from device: CUDA_ERROR_OUT_OF_MEMORY",
+        words: "failed to allocate … (TensorFlow, ONNX Runtime)",
         read: tensorflow_driver,
     },
     Other {

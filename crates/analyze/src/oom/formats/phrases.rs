@@ -56,6 +56,24 @@ pub(in crate::oom) const PHRASES: &[Phrase] = &[
         Form::LibraryStatus,
         "CUDNN_STATUS_ALLOC_FAILED",
     ),
+    phrase(
+        "cudnn_status_not_initialized",
+        Kind::Cudnn,
+        Form::LibraryStatus,
+        "CUDNN_STATUS_NOT_INITIALIZED",
+    ),
+    phrase(
+        "unabletofindavalidcudnnalgorithmtorunconvolution",
+        Kind::Cudnn,
+        Form::LibraryStatus,
+        "Unable to find a valid cuDNN algorithm to run convolution",
+    ),
+    phrase(
+        "getwasunabletofindanenginetoexecutethiscomputation",
+        Kind::Cudnn,
+        Form::LibraryStatus,
+        "GET was unable to find an engine to execute this computation",
+    ),
     phrase("miopenstatusallocfailed", Kind::Cudnn, Form::LibraryStatus, "miopenStatusAllocFailed"),
     phrase(
         "cusparse_status_alloc_failed",
@@ -90,6 +108,24 @@ pub(in crate::oom) const PHRASES: &[Phrase] = &[
         Kind::Library,
         Form::KernelResources,
         "out of resource: shared memory",
+    ),
+    phrase(
+        "outofresource:threads,required:",
+        Kind::Library,
+        Form::KernelResources,
+        "out of resource: threads",
+    ),
+    phrase(
+        "outofresource:registers,required:",
+        Kind::Library,
+        Form::KernelResources,
+        "out of resource: registers",
+    ),
+    phrase(
+        "outofresource:tensormemory,required:",
+        Kind::Library,
+        Form::KernelResources,
+        "out of resource: tensor memory",
     ),
     pair(
         "hipfailure",
@@ -249,11 +285,25 @@ pub(in crate::oom) fn is_raised(text: &[u8], at: usize) -> bool {
         && after.is_none_or(|b| matches!(b, b':' | b')' | b'.' | b',' | b'"' | b'\''))
 }
 
+/// Whether a line has the exception's name as PyTorch's: alone or behind `torch.`, and not as the name of
+/// another program's (`java.lang.OutOfMemoryError`, `ray.exceptions.OutOfMemoryError`).
+pub(in crate::oom) fn names_pytorch_s(line: &str) -> bool {
+    line.match_indices("OutOfMemoryError").any(|(at, _)| {
+        let before = &line[..at];
+        let path = before.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || "._".contains(c));
+        let path = &before[path.len()..];
+        !path.contains('.') || path.starts_with("torch.")
+    })
+}
+
 /// Whether a line is a program's text rather than its output.
 pub(in crate::oom) fn is_code(text: &[u8]) -> bool {
-    ["print(", "instr(", "logger.", "logging.", "raiseruntimeerror", "assert", "warnings.warn"]
+    let has = |w: &str| text.windows(w.len()).filter(|b| *b == w.as_bytes()).count();
+    ["print(", "instr(", "logger.", "logging.", "raiseruntimeerror", "warnings.warn"]
         .iter()
-        .any(|w| text.windows(w.len()).any(|b| b == w.as_bytes()))
+        .any(|w| has(w) > 0)
+        // An assertion that failed is output.
+        || has("assert") > has("assertion")
 }
 
 /// Words in front of (or behind) a mention that make it talk about the error rather than the error.

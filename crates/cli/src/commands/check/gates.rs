@@ -55,6 +55,15 @@ pub(super) struct Measured {
     pub(super) growth: Option<DeviceLeaks>,
 }
 
+/// How a check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Passed,
+    Failed,
+    /// What would have to be measured is not known: nobody may take this for a success.
+    Unchecked,
+}
+
 /// One check and how it ended.
 #[derive(Clone, Debug)]
 pub(super) struct Verdict {
@@ -73,9 +82,29 @@ pub(super) struct Verdict {
     pub(super) allowed: f64,
     /// Whether what was measured is exact.
     pub(super) exact: bool,
-    pub(super) passed: bool,
+    pub(super) outcome: Outcome,
     /// Why it did not pass, or what to know although it did.
     pub(super) reason: Option<String>,
+}
+
+impl Verdict {
+    /// The figures cannot be right: neither is what was measured, whichever side of the limit it is on.
+    fn leave_unchecked(&mut self, why: &str) {
+        self.outcome = Outcome::Unchecked;
+        (self.measured, self.exact) = (None, false);
+        "not known".clone_into(&mut self.value);
+        self.reason = Some(why.to_owned());
+    }
+
+    pub(super) fn passed(&self) -> bool {
+        self.outcome == Outcome::Passed
+    }
+}
+
+impl Outcome {
+    fn of(passed: bool) -> Self {
+        if passed { Self::Passed } else { Self::Failed }
+    }
 }
 
 /// All checks of one device; `old` are the baseline's devices.
@@ -91,6 +120,7 @@ pub(super) fn check(
     let peaks = now.peaks.as_ref();
     let reserved = peaks.map(|p| &p.reserved);
     let allocated = peaks.map(|p| &p.allocated);
+    let impossible = |m: &Measured| m.figures.peaks.as_ref().and_then(|p| p.impossible.clone());
     if let Some(limit) = limits.peak_reserved {
         verdicts.push(maker.bytes("peak-reserved", "reserved", reserved, limit));
     }
@@ -100,18 +130,27 @@ pub(super) fn check(
     if let Some(limit) = limits.fragmentation {
         verdicts.push(maker.fragmentation(now, limit));
     }
+    if let Some(why) = impossible(measured) {
+        verdicts.iter_mut().for_each(|v| v.leave_unchecked(&why));
+    }
     if let Some(limit) = limits.growth {
         verdicts.push(maker.growth(measured.growth.as_ref(), limit));
     }
     if let Some(limit) = limits.regression {
-        let old = old.iter().map(|m| &m.figures).find(|d| d.device == now.device);
-        let old = old.and_then(|d| d.peaks.as_ref());
+        let same = old.iter().find(|m| m.figures.device == now.device);
+        let old = same.and_then(|m| m.figures.peaks.as_ref());
+        let why = impossible(measured)
+            .or_else(|| Some(format!("of the baseline: {}", same.and_then(impossible)?)));
         let pairs = [
             ("regression-reserved", "reserved", reserved, old.map(|p| &p.reserved)),
             ("regression-allocated", "allocated", allocated, old.map(|p| &p.allocated)),
         ];
         for (check, what, now, old) in pairs {
-            verdicts.push(maker.regression(check, what, now, old, limit));
+            let mut verdict = maker.regression(check, what, now, old, limit);
+            if let Some(why) = &why {
+                verdict.leave_unchecked(why);
+            }
+            verdicts.push(verdict);
         }
     }
     verdicts
@@ -133,7 +172,7 @@ impl Maker<'_> {
             measured: None,
             allowed,
             exact: false,
-            passed: false,
+            outcome: Outcome::Unchecked,
             reason: Some("the file has no history, so that the peak is not known".to_owned()),
         }
     }
@@ -152,7 +191,7 @@ impl Maker<'_> {
             value: Bytes { bytes: peak.bytes, exact: peak.exact }.human(),
             measured: Some(peak.bytes as f64),
             exact: peak.exact,
-            passed: over == 0,
+            outcome: Outcome::of(over == 0),
             reason,
             ..verdict
         }
@@ -180,7 +219,7 @@ impl Maker<'_> {
             value: report.human(),
             measured: Some(report.percent),
             exact: report.exact,
-            passed,
+            outcome: Outcome::of(passed),
             reason,
             ..verdict
         }
@@ -218,7 +257,7 @@ impl Maker<'_> {
             value: format!("{} a step", Human(bytes)),
             measured: Some(bytes as f64),
             exact: !guessed,
-            passed,
+            outcome: Outcome::of(passed),
             reason,
             ..verdict
         }
@@ -256,7 +295,7 @@ impl Maker<'_> {
             measured: Some(now.bytes as f64),
             allowed,
             exact,
-            passed,
+            outcome: Outcome::of(passed),
             reason,
             ..unknown
         }
@@ -292,11 +331,11 @@ mod tests {
     fn a_limit_is_exceeded_only_by_more_than_it() {
         let maker = Maker { file: "a", device: 0 };
         let check = |bytes| maker.bytes("peak-reserved", "reserved", Some(&peak(bytes, true)), 100);
-        assert!(check(100).passed && check(100).reason.is_none());
-        assert!(!check(101).passed && check(101).reason.is_some());
-        assert!(!maker.bytes("peak-reserved", "reserved", None, 100).passed);
+        assert!(check(100).passed() && check(100).reason.is_none());
+        assert!(!check(101).passed() && check(101).reason.is_some());
+        assert_eq!(maker.bytes("peak-reserved", "reserved", None, 100).outcome, Outcome::Unchecked);
         let bound = maker.bytes("peak-reserved", "reserved", Some(&peak(100, false)), 100);
-        assert!(bound.passed && bound.reason.is_some());
+        assert!(bound.passed() && bound.reason.is_some());
     }
 
     #[test]
@@ -315,7 +354,11 @@ mod tests {
         let found = |source, steps: usize, leaks| DeviceLeaks {
             device: 0,
             events: 100,
-            steps: vramwise_analyze::leaks::Steps { source, ends: (1..=steps).collect() },
+            steps: vramwise_analyze::leaks::Steps {
+                source,
+                ends: (1..=steps).collect(),
+                outside: 0,
+            },
             leaks,
             filled: Vec::new(),
         };
@@ -323,14 +366,20 @@ mod tests {
         let maker = Maker { file: "a", device: 0 };
         let leaking = found(annotated(), 10, vec![leak(60), leak(40)]);
         let at = |limit| maker.growth(Some(&leaking), limit);
-        assert!(at(100).passed && at(100).exact && at(100).measured == Some(100.0));
-        assert!(!at(99).passed && at(99).reason.is_some_and(|why| why.contains("train.py:7 step")));
+        assert!(at(100).passed() && at(100).exact && at(100).measured == Some(100.0));
+        assert!(
+            !at(99).passed() && at(99).reason.is_some_and(|why| why.contains("train.py:7 step"))
+        );
         let clean = found(StepSource::Period("1 MiB".to_owned()), 10, Vec::new());
         let verdict = maker.growth(Some(&clean), 0);
-        assert!(verdict.passed && !verdict.exact && verdict.reason.is_some());
+        assert!(verdict.passed() && !verdict.exact && verdict.reason.is_some());
         for blind in [None, Some(found(annotated(), 3, Vec::new()))] {
             let verdict = maker.growth(blind.as_ref(), u64::MAX);
-            assert!(!verdict.passed && verdict.measured.is_none() && verdict.reason.is_some());
+            assert!(
+                verdict.outcome == Outcome::Unchecked
+                    && verdict.measured.is_none()
+                    && verdict.reason.is_some()
+            );
         }
     }
 
@@ -339,7 +388,7 @@ mod tests {
         let maker = Maker { file: "a", device: 0 };
         let check = |now, old| {
             let (now, old) = (peak(now, true), peak(old, true));
-            maker.regression("r", "reserved", Some(&now), Some(&old), Percent(2.0)).passed
+            maker.regression("r", "reserved", Some(&now), Some(&old), Percent(2.0)).passed()
         };
         assert!(check(102, 100) && check(50, 100) && check(0, 0));
         assert!(!check(103, 100) && !check(1, 0));

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::gates::Verdict;
+use super::gates::{Outcome, Verdict};
+use crate::several::Unreadable;
 
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -11,6 +12,8 @@ pub(super) struct Report<'a> {
     passed: bool,
     failed_checks: usize,
     checks: Vec<CheckReport<'a>>,
+    /// The files that cannot be used; always empty where one was named.
+    unreadable: &'a [Unreadable],
 }
 
 #[derive(Serialize)]
@@ -22,6 +25,8 @@ struct CheckReport<'a> {
     /// or `regression-allocated`.
     check: &'static str,
     passed: bool,
+    /// Whether it could be checked; what could not does not pass.
+    checked: bool,
     /// Bytes (a step, of growth), or percent of fragmentation; `null` where it is not known.
     measured: Option<f64>,
     /// In the same unit.
@@ -33,19 +38,21 @@ struct CheckReport<'a> {
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn new(verdicts: &'a [Verdict]) -> Self {
+    pub(super) fn new(verdicts: &'a [Verdict], unreadable: &'a [Unreadable]) -> Self {
         let check = |v: &'a Verdict| CheckReport {
             file: &v.file,
             device: v.device,
             check: v.check,
-            passed: v.passed,
+            passed: v.passed(),
+            checked: v.outcome != Outcome::Unchecked,
             measured: v.measured,
             allowed: v.allowed,
             exact: v.exact,
             reason: v.reason.as_deref(),
         };
-        let failed_checks = verdicts.iter().filter(|v| !v.passed).count();
+        let failed_checks = verdicts.iter().filter(|v| !v.passed()).count();
         let checks = verdicts.iter().map(check).collect();
-        Self { schema: 1, passed: failed_checks == 0, failed_checks, checks }
+        let passed = failed_checks == 0 && unreadable.is_empty();
+        Self { schema: 1, passed, failed_checks, checks, unreadable }
     }
 }

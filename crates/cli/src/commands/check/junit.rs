@@ -2,37 +2,50 @@
 
 use std::fmt::Write as _;
 
-use super::gates::Verdict;
+use super::gates::{Outcome, Verdict};
+use crate::several::Unreadable;
 
-pub(super) fn render(verdicts: &[Verdict]) -> String {
+pub(super) fn render(verdicts: &[Verdict], unreadable: &[Unreadable]) -> String {
     let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    let count = |of: &[&Verdict]| {
-        let failures = of.iter().filter(|v| !v.passed).count();
-        format!("tests=\"{}\" failures=\"{failures}\" errors=\"0\"", of.len())
+    let count = |of: &[&Verdict], unreadable: usize| {
+        let ended = |outcome| of.iter().filter(|v| v.outcome == outcome).count();
+        let (failures, errors) = (ended(Outcome::Failed), ended(Outcome::Unchecked) + unreadable);
+        format!("tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\"", of.len() + unreadable)
     };
     let all: Vec<&Verdict> = verdicts.iter().collect();
-    let _ = writeln!(text, "<testsuites name=\"vramwise check\" {}>", count(&all));
+    let counts = count(&all, unreadable.len());
+    let _ = writeln!(text, "<testsuites name=\"vramwise check\" {counts}>");
     for suite in all.chunk_by(|a, b| a.file == b.file) {
         let file = escaped(&suite[0].file);
-        let _ = writeln!(text, "  <testsuite name=\"{file}\" {}>", count(suite));
+        let _ = writeln!(text, "  <testsuite name=\"{file}\" {}>", count(suite, 0));
         for verdict in suite {
             let name = format!("{} of device {}", verdict.check, verdict.device);
             let _ = write!(text, "    <testcase classname=\"{file}\" name=\"{name}\"");
             let summary = format!("{} (limit {})", verdict.value, verdict.limit);
             let reason = verdict.reason.as_deref().unwrap_or("");
-            if verdict.passed {
+            if verdict.passed() {
                 let line = if reason.is_empty() { summary } else { format!("{summary}; {reason}") };
                 let line = escaped(&line);
                 let _ = writeln!(text, ">\n      <system-out>{line}</system-out>\n    </testcase>");
             } else {
+                let tag = if verdict.outcome == Outcome::Failed { "failure" } else { "error" };
                 let (message, reason) = (escaped(&summary), escaped(reason));
                 let _ = writeln!(
                     text,
-                    ">\n      <failure message=\"{message}\">{reason}</failure>\n    </testcase>"
+                    ">\n      <{tag} message=\"{message}\">{reason}</{tag}>\n    </testcase>"
                 );
             }
         }
         text.push_str("  </testsuite>\n");
+    }
+    for one in unreadable {
+        let (file, reason) = (escaped(&one.file), escaped(&one.reason));
+        let _ = writeln!(
+            text,
+            "  <testsuite name=\"{file}\" {}>\n    <testcase classname=\"{file}\" name=\"read\">\n      \
+             <error message=\"cannot be used\">{reason}</error>\n    </testcase>\n  </testsuite>",
+            count(&[], 1)
+        );
     }
     text.push_str("</testsuites>\n");
     text

@@ -2,14 +2,22 @@
 
 use std::fmt::Write as _;
 
-use super::gates::Verdict;
+use super::gates::{Outcome, Verdict};
+use crate::several::Unreadable;
 use crate::text::{counted, printable};
 
-pub(super) fn render(verdicts: &[Verdict]) -> String {
-    let failed = verdicts.iter().filter(|v| !v.passed).count();
-    let sum = match failed {
-        0 => format!("✅ {} passed", counted(verdicts.len() as u64, "check")),
-        n => format!("❌ {n} of {} failed", counted(verdicts.len() as u64, "check")),
+pub(super) fn render(verdicts: &[Verdict], unreadable: &[Unreadable]) -> String {
+    let ended = |outcome| verdicts.iter().filter(|v| v.outcome == outcome).count();
+    let (failed, unchecked) = (ended(Outcome::Failed), ended(Outcome::Unchecked));
+    let all = counted(verdicts.len() as u64, "check");
+    let sum = match (failed, unchecked, unreadable.len()) {
+        (0, 0, 0) => format!("✅ {all} passed"),
+        (n, 0, 0) => format!("❌ {n} of {all} failed"),
+        (0, n, 0) => format!("❌ {n} of {all} could not be made"),
+        (failed, unchecked, files) => format!(
+            "❌ {failed} of {all} failed, {unchecked} could not be made, {} could not be read",
+            counted(files as u64, "file")
+        ),
     };
     let mut text = format!(
         "### GPU memory: {sum}\n\n| | file | device | check | measured | limit | |\n\
@@ -19,7 +27,11 @@ pub(super) fn render(verdicts: &[Verdict]) -> String {
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} | {} | {} | {} |",
-            if v.passed { "✅" } else { "❌" },
+            match v.outcome {
+                Outcome::Passed => "✅",
+                Outcome::Failed => "❌",
+                Outcome::Unchecked => "❓",
+            },
             cell(&v.file),
             v.device,
             v.check,
@@ -27,6 +39,9 @@ pub(super) fn render(verdicts: &[Verdict]) -> String {
             cell(&v.limit),
             cell(v.reason.as_deref().unwrap_or(""))
         );
+    }
+    for one in unreadable {
+        let _ = writeln!(text, "| ❓ | {} | | read | | | {} |", cell(&one.file), cell(&one.reason));
     }
     text.push('\n');
     text

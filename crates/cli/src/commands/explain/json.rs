@@ -8,7 +8,9 @@ use vramwise_model::settings::Lint;
 
 use super::proof_json::{Failed, TrialReport, Verified};
 use super::ranks::Ranks;
+use super::text::unknown_words;
 use super::{Explained, Found};
+use crate::several::Unreadable;
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -23,6 +25,8 @@ pub(super) struct Report {
     snapshots: Vec<Verified>,
     /// Index into `events` of the one that was first in time, where that can be told.
     first_in_time: Option<usize>,
+    /// The files that cannot be used; always empty where one was named.
+    unreadable: Vec<Unreadable>,
 }
 
 /// One out-of-memory text.
@@ -114,7 +118,12 @@ struct Remark {
 }
 
 impl Report {
-    pub(super) fn new(explained: &[Explained], ranks: &Ranks, top: usize) -> Self {
+    pub(super) fn new(
+        explained: &[Explained],
+        ranks: &Ranks,
+        unreadable: Vec<Unreadable>,
+        top: usize,
+    ) -> Self {
         let mut events: Vec<Event> = Vec::new();
         let mut first = None;
         let mut snapshots = Vec::new();
@@ -149,14 +158,17 @@ impl Report {
         };
         let settings = logs().flat_map(|(f, r)| r.settings.iter().map(|s| Settings::new(f, s)));
         let version = logs().find_map(|(_, r)| r.torch_version);
+        let is_empty = logs().all(|(_, r)| r.is_empty);
+        let unknown = logs().find_map(|(_, r)| r.unknown.as_ref());
         Self {
             schema: 1,
-            first: first.unwrap_or_else(|| Event::none(snapshots.is_empty())),
+            first: first.unwrap_or_else(|| Event::none(snapshots.is_empty(), is_empty, unknown)),
             events,
             settings: settings.collect(),
             torch_version: version.map(|v| v.to_string()),
             snapshots,
             first_in_time: ranks.first,
+            unreadable,
         }
     }
 }
@@ -232,8 +244,10 @@ impl Event {
         }
     }
 
-    fn none(is_text: bool) -> Self {
-        let (text, why) = if is_text {
+    fn none(is_text: bool, is_empty: bool, unknown: Option<&oom::UnknownMention>) -> Self {
+        let (text, why) = if is_text && is_empty {
+            ("there is no text", "the file is empty")
+        } else if is_text {
             (
                 "no out-of-memory error was found in the text",
                 "no known out-of-memory text occurs in it",
@@ -245,7 +259,7 @@ impl Event {
             kind: "none",
             cause: "none_found",
             cause_text: text,
-            why: vec![why.to_owned()],
+            why: std::iter::once(why.to_owned()).chain(unknown.map(unknown_words)).collect(),
             ..Self::default()
         }
     }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use vramwise_analyze::oom::Stamp;
+use vramwise_analyze::oom::{Cause, Stamp};
+use vramwise_trace::RankName;
 
 use super::{Explained, Found};
 
@@ -16,7 +17,7 @@ pub(super) struct RanOut {
     pub(super) in_log: bool,
     pub(super) time: Option<Stamp>,
     pub(super) asked: Option<u64>,
-    pub(super) cause: &'static str,
+    pub(super) cause: Cause,
 }
 
 /// All errors, in the order of the files, and the index of the first in time where that can be told:
@@ -42,7 +43,7 @@ impl Ranks {
 }
 
 fn errors(one: &Explained) -> Vec<RanOut> {
-    let named = rank_in_name(&one.file);
+    let named = RankName::of(Path::new(&one.file)).rank;
     match &one.found {
         Found::Log(report) => report
             .explanations
@@ -54,7 +55,7 @@ fn errors(one: &Explained) -> Vec<RanOut> {
                 in_log: true,
                 time: e.stamp,
                 asked: e.event.numbers.tried.map(|a| a.bytes),
-                cause: e.cause.name(),
+                cause: e.cause,
             })
             .collect(),
         Found::Snapshot(devices) => devices
@@ -67,7 +68,7 @@ fn errors(one: &Explained) -> Vec<RanOut> {
                 in_log: false,
                 time: failure.time_us.and_then(unix).filter(|_| failure.recorded),
                 asked: Some(failure.account.segment),
-                cause: failure.cause.name(),
+                cause: failure.cause,
             })
             .collect(),
     }
@@ -94,23 +95,6 @@ fn first(errors: &[RanOut]) -> Option<usize> {
         (Some(one), None) => Some(one),
         _ => None,
     }
-}
-
-/// The rank in a file's name (`rank3.log`, `snapshot_rank_3.pickle`), or of the folder that the launcher
-/// makes for each (`…/3/stderr.log`).
-fn rank_in_name(file: &str) -> Option<u32> {
-    let path = Path::new(file);
-    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
-    if let Some((_, rest)) = name.rsplit_once("rank") {
-        let digits = rest.trim_start_matches(['_', '-', '.', '=']);
-        let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-        if let Ok(rank) = digits[..end].parse() {
-            return Some(rank);
-        }
-    }
-    let own = ["stderr", "stdout"].iter().any(|s| name.starts_with(s));
-    let folder = path.parent()?.file_name()?.to_str()?;
-    if own { folder.parse().ok() } else { None }
 }
 
 /// A time in words: UTC or local time of day with its date, as far as known.
@@ -144,21 +128,6 @@ pub(super) fn shown(stamp: &Stamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ranks_are_read_from_names() {
-        for (name, rank) in [
-            ("rank3.log", Some(3)),
-            ("a/snapshot_rank_12.pickle.gz", Some(12)),
-            ("oom_rank-0_2026.txt", Some(0)),
-            ("logs/attempt_0/5/stderr.log", Some(5)),
-            ("train.log", None),
-            ("5/train.log", None),
-            ("frank.log", None),
-        ] {
-            assert_eq!(rank_in_name(name), rank, "{name}");
-        }
-    }
 
     #[test]
     fn a_time_is_shown_as_a_date() {

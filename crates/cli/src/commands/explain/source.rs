@@ -8,7 +8,7 @@ use vramwise_trace::{LogOrSnapshot, ReadOptions, Snapshot, read_log_or_snapshot}
 
 use crate::context::Context;
 use crate::embed::Content;
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::input;
 
 /// One file, read.
@@ -17,7 +17,8 @@ pub(super) enum Source {
     Snapshot(Arc<Snapshot>),
 }
 
-/// The files that the user named; a directory stands for the logs and snapshots in it.
+/// The files that the user named; a directory stands for the logs and snapshots in it, or where it has none,
+/// for those in the folders inside.
 pub(super) fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for path in paths {
@@ -25,8 +26,12 @@ pub(super) fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             files.push(path.clone());
             continue;
         }
-        let found = vramwise_trace::list_logs(path)
-            .map_err(|error| Failure::io("read the directory", path, &error))?;
+        let unlisted = |error| Failure::io("read the directory", path, &error);
+        let mut found = vramwise_trace::list_logs(path).map_err(unlisted)?;
+        if found.is_empty() {
+            // torchrun makes a folder for each rank.
+            found = vramwise_trace::list_logs_below(path).map_err(unlisted)?;
+        }
         if found.is_empty() {
             return Err(Failure::new("there is no log and no snapshot in the directory")
                 .at(input::shown(path))
@@ -57,7 +62,42 @@ pub(super) fn read(path: &Path, context: &Context) -> Result<Source, Failure> {
     match read.map_err(|error| Failure::unreadable(path, error))? {
         LogOrSnapshot::Snapshot(snapshot) => Ok(Source::Snapshot(Arc::from(snapshot))),
         LogOrSnapshot::Log(bytes) => Ok(Source::Log(decode(bytes))),
+        LogOrSnapshot::PartOfLog(bytes, damage) => {
+            let why = Failure::unreadable(path, damage);
+            context.warn(&format!("{}; what is before that was read", why.sentence()));
+            Ok(Source::Log(decode(bytes)))
+        }
     }
+}
+
+/// Why a text in which no error stands is no log: nobody should read "none found" of a file that cannot
+/// hold one.
+pub(super) fn is_no_log(path: &Path, text: &str) -> Option<Failure> {
+    let file = input::shown(path);
+    // What is meant to be a snapshot, by its name or by a word that stands in nothing else.
+    let name = file.to_ascii_lowercase();
+    let named = [".pickle", ".pkl"].iter().any(|ending| name.ends_with(ending));
+    let is_json = text.trim_start().starts_with(['{', '[']);
+    let words = ["\"device_traces\"", "\"segments\""];
+    if named || is_json && words.iter().all(|word| text.contains(word)) {
+        let error = vramwise_trace::read_slice(text.as_bytes(), &ReadOptions::default()).err()?;
+        return Some(Failure::unreadable(path, error));
+    }
+    is_binary(text).then(|| {
+        Failure::new("is neither text nor a snapshot")
+            .about(file)
+            .hint("give the log of the program, or a snapshot of its memory")
+            .kind(Kind::Unreadable { path: path.to_owned(), offset: None })
+    })
+}
+
+/// Whether a text has too many signs that nobody writes: control characters, and bytes that are no
+/// UTF-8.
+fn is_binary(text: &str) -> bool {
+    let usual = |c: char| matches!(c, '\t' | '\n' | '\r' | '\x08' | '\x0c' | '\x1b');
+    let head = || text.chars().take(8192);
+    let odd = head().filter(|c| *c == '\u{fffd}' || c.is_control() && !usual(*c)).count();
+    odd * 10 > head().count()
 }
 
 /// UTF-8, or UTF-16 as PowerShell writes it, with its mark or without.
@@ -99,6 +139,20 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_text_is_told_from_logs_with_odd_signs() {
+        assert!(is_binary(&decode((0..=255).cycle().take(4096).collect())));
+        assert!(is_binary("\u{7f}ELF\u{2}\u{1}\u{1}\0\0\0\0\0"));
+        for text in [
+            "",
+            "step 1\r\u{1b}[31mstep 2\u{1b}[0m\n",
+            "Gr\u{fffd}\u{fffd}e 1\0 of the tensor that was asked for",
+            "显存不足",
+        ] {
+            assert!(!is_binary(text), "{text}");
+        }
+    }
 
     #[test]
     fn text_is_decoded_in_each_encoding() {

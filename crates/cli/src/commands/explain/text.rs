@@ -11,7 +11,7 @@ use super::{Explained, Found};
 use crate::context::Context;
 use crate::style::Style;
 use crate::table::{Column, Table};
-use crate::text::{counted, printable};
+use crate::text::{counted, grouped, printable};
 
 /// Up to so many errors are explained in full, each by itself.
 const IN_FULL: usize = 3;
@@ -19,7 +19,11 @@ const IN_FULL: usize = 3;
 const COLUMNS: usize = 100;
 
 pub(super) fn render(explained: &[Explained], ranks: &Ranks, context: &Context) -> String {
-    let page = Page { style: context.style(), columns: context.width().unwrap_or(COLUMNS).max(40) };
+    let page = Page {
+        style: context.style(),
+        columns: context.width().unwrap_or(COLUMNS).max(40),
+        top: context.global.top,
+    };
     let mut text = String::new();
     if explained.len() > 1 && ranks.several() {
         page.ranks(&mut text, ranks);
@@ -40,6 +44,8 @@ pub(super) fn render(explained: &[Explained], ranks: &Ranks, context: &Context) 
 pub(super) struct Page {
     pub(super) style: Style,
     pub(super) columns: usize,
+    /// Rows of a table.
+    top: usize,
 }
 
 impl Page {
@@ -53,7 +59,7 @@ impl Page {
             Column::right("asked for"),
             Column::left("cause"),
         ]);
-        for (i, e) in ranks.errors.iter().enumerate() {
+        for (i, e) in ranks.errors.iter().enumerate().take(self.top) {
             let time = e.time.as_ref().map_or(String::new(), ranks::shown);
             let first = if ranks.first == Some(i) { " (first)" } else { "" };
             table.row([
@@ -62,10 +68,11 @@ impl Page {
                 format!("{} {}", if e.in_log { "line" } else { "event" }, e.place).into(),
                 format!("{time}{first}").into(),
                 e.asked.map_or(String::new(), |b| Human(b).to_string()).into(),
-                e.cause.into(),
+                e.cause.words().into(),
             ]);
         }
         text.push_str(&table.render(self.style, Some(self.columns)));
+        text.push_str(&self.more(ranks.errors.len()));
         let words = match ranks.first.map(|i| &ranks.errors[i]) {
             Some(e) => match e.rank {
                 Some(rank) => format!("rank {rank} ran out of memory first"),
@@ -83,13 +90,18 @@ impl Page {
             None => String::new(),
         };
         if found.is_empty() {
-            let _ = writeln!(
-                text,
-                "{}: no out-of-memory error was found{version}",
-                self.style.bold(&printable(file))
-            );
+            let file = self.style.bold(&printable(file));
+            let why =
+                if report.is_empty { "it is empty" } else { "no out-of-memory error was found" };
+            let _ = writeln!(text, "{file}: {why}{version}");
+            if let Some(unknown) = &report.unknown {
+                self.item(text, "  ", &unknown_words(unknown));
+            }
         } else if several || found.len() > 1 {
-            let errors = counted(found.len() as u64, "different out-of-memory error");
+            let errors = match found.len() {
+                1 => "1 out-of-memory error".to_owned(),
+                n => counted(n as u64, "different out-of-memory error"),
+            };
             let file = self.style.bold(&printable(file));
             let _ = writeln!(text, "{file}: {errors}{version}\n");
         }
@@ -115,7 +127,7 @@ impl Page {
         ]);
         let number = |n: Option<u32>| n.map_or(String::new(), |n| n.to_string());
         let size = |a: Option<Amount>| a.map_or(String::new(), |a| Human(a.bytes).to_string());
-        for e in found {
+        for e in found.iter().take(self.top) {
             let n = &e.event.numbers;
             table.row([
                 e.event.line.to_string().into(),
@@ -124,10 +136,21 @@ impl Page {
                 size(n.tried).into(),
                 size(n.free).into(),
                 size(n.allocated).into(),
-                e.cause.name().into(),
+                e.cause.words().into(),
             ]);
         }
-        format!("{}\n", table.render(self.style, Some(self.columns)))
+        format!("{}{}\n", table.render(self.style, Some(self.columns)), self.more(found.len()))
+    }
+
+    /// What is said of the rows that a table leaves out.
+    fn more(&self, rows: usize) -> String {
+        match rows.saturating_sub(self.top) {
+            0 => String::new(),
+            n => format!(
+                "{}\n",
+                self.style.dim(&format!("and {} more (--top N shows more)", grouped(n as u64)))
+            ),
+        }
     }
 
     fn explanation(&self, text: &mut String, explanation: &oom::Explanation) {
@@ -203,9 +226,21 @@ impl Page {
     }
 
     fn settings(&self, text: &mut String, settings: &[oom::FoundSettings]) {
-        for found in settings {
+        let alike = |a: &oom::FoundSettings, b: &oom::FoundSettings| {
+            (&a.name, &a.text, a.in_force) == (&b.name, &b.text, b.in_force)
+        };
+        for (i, found) in settings.iter().enumerate() {
+            // Every process of a job sets the same.
+            if settings[..i].iter().any(|earlier| alike(earlier, found)) {
+                continue;
+            }
+            let again = settings[i + 1..].iter().filter(|later| alike(later, found)).count();
+            let more = match again {
+                0 => String::new(),
+                n => format!(" (and {})", counted(n as u64, "more line")),
+            };
             let what = if found.in_force { "sets" } else { "recommends" };
-            let line = format!("line {} {what} {}={}", found.line, found.name, found.text);
+            let line = format!("line {} {what} {}={}{more}", found.line, found.name, found.text);
             let _ = writeln!(text, "{}", self.style.bold(&printable(&line)));
             for lint in &found.lints {
                 self.item(text, "  - ", &lint.to_string());
@@ -226,6 +261,14 @@ impl Page {
             let _ = writeln!(text, "{lead}{}", self.style.dim(&line));
         }
     }
+}
+
+/// What is said of a line that speaks of missing memory and is no error that is known.
+pub(super) fn unknown_words(unknown: &oom::UnknownMention) -> String {
+    format!(
+        "line {} speaks of missing memory, but is no error that is known here: \"{}\"",
+        unknown.line, unknown.text
+    )
 }
 
 /// What the text is, as a person would call it.

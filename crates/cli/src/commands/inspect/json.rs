@@ -50,6 +50,8 @@ pub(super) struct PeaksReport {
     pub(super) reserved: PeakReport,
     pub(super) active: PeakReport,
     pub(super) requested: PeakReport,
+    /// Why they cannot all be right, where the file contradicts itself.
+    pub(super) impossible: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -244,6 +246,7 @@ fn device(d: &DeviceInspection, by: &'static str, top: usize) -> Device {
             reserved: peak(&p.reserved),
             active: peak(&p.active),
             requested: peak(&p.requested),
+            impossible: p.impossible.clone(),
         }),
         oom: d.ooms.iter().map(|(event, size)| Oom { event: *event, size_bytes: *size }).collect(),
         has_stacks: d.has_stacks,

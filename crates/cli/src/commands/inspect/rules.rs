@@ -34,7 +34,7 @@ enum Size {
 }
 
 /// Reads the rules in a file.
-pub(super) fn read(path: &Path) -> Result<Vec<CustomRule>, Failure> {
+pub(in crate::commands) fn read(path: &Path) -> Result<Vec<CustomRule>, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::io("read the rules in", path, &error))?;
     parse(&text).map_err(|why| {

@@ -97,6 +97,9 @@ fn peaks(text: &mut String, device: &Device, context: &Context) {
         row("allocated", &peaks.allocated);
         row("requested", &peaks.requested);
         text.push_str(&table.render(style, context.width()));
+        if let Some(why) = &peaks.impossible {
+            let _ = writeln!(text, "  {}", style.bad(&printable(why)));
+        }
     }
     if let Some(first) = device.oom.first() {
         let _ = writeln!(

@@ -4,6 +4,7 @@ use serde::Serialize;
 use vramwise_analyze::leaks::{DeviceLeaks, Filled, Leak, StepSource};
 
 use super::Looked;
+use crate::several::Unreadable;
 
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -11,6 +12,8 @@ pub(super) struct Report {
     schema: u32,
     leaks_found: usize,
     files: Vec<File>,
+    /// The files that cannot be used; always empty where one was named.
+    unreadable: Vec<Unreadable>,
 }
 
 #[derive(Serialize)]
@@ -30,6 +33,10 @@ struct Device {
     /// The annotation, or the allocation that begins each step.
     steps_by: Option<String>,
     steps: usize,
+    /// The first step, from 1, whose growth is counted; `null` where there are too few.
+    first_counted_step: Option<usize>,
+    /// Why earlier ones are not.
+    left_out_reason: Option<String>,
     /// Whether there are too few steps to tell.
     too_few_steps: bool,
     leaks: Vec<LeakReport>,
@@ -61,7 +68,7 @@ struct FilledReport {
 }
 
 impl Report {
-    pub(super) fn new(looked: &[Looked]) -> Self {
+    pub(super) fn new(looked: &[Looked], unreadable: Vec<Unreadable>) -> Self {
         let file = |l: &Looked| File {
             file: l.file.clone(),
             devices: l.devices.iter().map(Device::new).collect(),
@@ -70,6 +77,7 @@ impl Report {
             schema: 1,
             leaks_found: looked.iter().flat_map(|l| &l.devices).map(|d| d.leaks.len()).sum(),
             files: looked.iter().map(file).collect(),
+            unreadable,
         }
     }
 }
@@ -88,6 +96,8 @@ impl Device {
             steps_from,
             steps_by,
             steps: d.steps.ends.len(),
+            first_counted_step: d.steps.first_counted(),
+            left_out_reason: d.steps.left_out(),
             too_few_steps: d.steps.too_few(),
             leaks: d.leaks.iter().map(LeakReport::from).collect(),
             filled: d.filled.iter().map(FilledReport::from).collect(),

@@ -54,6 +54,9 @@ fn report(text: &mut String, device: &DeviceLeaks, top: usize, style: Style) {
         return;
     }
     let _ = writeln!(text, "{how}");
+    if let Some(why) = device.steps.left_out() {
+        let _ = writeln!(text, "{}", style.dim(&why));
+    }
     if device.leaks.is_empty() {
         let _ = writeln!(text, "{}", style.good("Nothing grows from step to step."));
     }
@@ -87,11 +90,11 @@ fn one(text: &mut String, leak: &Leak, style: Style) {
     let _ = writeln!(text, "\n{}", style.bad(&title));
     let _ = writeln!(
         text,
-        "  {} bytes and {:.2} blocks a step, over {} ({} of them grew), {} in all; confidence {:.0} %",
+        "  {} bytes and {:.2} blocks a step; it grew in {} of {} counted, by {} in all; confidence {:.0} %",
         grouped(leak.bytes_per_step),
         leak.blocks_per_step,
-        counted(leak.steps as u64, "step"),
         leak.grew,
+        counted(leak.steps as u64, "step"),
         Human(leak.bytes),
         leak.confidence * 100.0
     );

@@ -4,8 +4,9 @@ use serde::Serialize;
 use vramwise_analyze::outliers::{median, outliers};
 use vramwise_types::Human;
 
-use super::{Row, Unreadable};
+use super::Row;
 use crate::figures::{FragmentationReport, PeakBytes, evidence_name, signed};
+use crate::several::Unreadable;
 
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -16,7 +17,7 @@ pub(super) struct Report {
     pub(super) outliers: Vec<OutlierReport>,
     /// Whether all files were recorded under the same settings.
     pub(super) same_settings: bool,
-    pub(super) unreadable: Vec<UnreadableReport>,
+    pub(super) unreadable: Vec<Unreadable>,
 }
 
 #[derive(Serialize)]
@@ -57,15 +58,8 @@ pub(super) struct OutlierReport {
     pub(super) text: String,
 }
 
-#[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct UnreadableReport {
-    pub(super) file: String,
-    pub(super) reason: String,
-}
-
 impl Report {
-    pub(super) fn new(rows: &[Row], unreadable: &[Unreadable]) -> Self {
+    pub(super) fn new(rows: &[Row], unreadable: Vec<Unreadable>) -> Self {
         let settings = |row: &Row| row.settings.clone();
         Self {
             schema: 1,
@@ -75,10 +69,7 @@ impl Report {
                 .flat_map(stand_out)
                 .collect(),
             same_settings: rows.windows(2).all(|w| settings(&w[0]) == settings(&w[1])),
-            unreadable: unreadable
-                .iter()
-                .map(|u| UnreadableReport { file: u.file.clone(), reason: u.why.clone() })
-                .collect(),
+            unreadable,
         }
     }
 }

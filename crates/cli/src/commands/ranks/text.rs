@@ -53,12 +53,6 @@ pub(super) fn render(report: &Report, context: &Context) -> String {
             style.warn("not all files were recorded under the same settings")
         );
     }
-    if !report.unreadable.is_empty() {
-        let _ = writeln!(text, "\n{}", style.bad("cannot be used"));
-    }
-    for file in &report.unreadable {
-        let _ = writeln!(text, "  {}: {}", printable(&file.file), printable(&file.reason));
-    }
     text
 }
 
