@@ -106,15 +106,6 @@ def keep_snapshot(recorder: Any, failure: Exception | None) -> None:
     """Lets recorders at work write a snapshot of a failed attempt, unless the failed allocation made them write one."""
     if failure is None:
         return
-    recorders = [recorder] if recorder is not None else []
-    if not recorders:
-        with suppress(Exception):
-            triggers = sys.modules["vramwise.recorder.triggers"]
-            recorders = list(triggers._innermost_first())
-    for one in recorders:
-        with suppress(Exception):
-            # PyTorch's own observer has been heard where the allocator failed; libraries that ask the driver
-            # themselves, and errors that only tell of it, have not.
-            heard = getattr(one, "_failed", None) is not None and getattr(one.options, "on_oom", False)
-            if not heard:
-                one.dump("oom-retry")
+    from .recorder import attempts
+
+    attempts.keep(recorder)

@@ -450,9 +450,8 @@ class Around(unittest.TestCase):
         self.assertEqual(recorder.reasons, ["oom-retry"])
         # Without one being named, those at work; not where they heard of it from the allocator.
         heard = Recorder()
-        heard.options.on_oom, heard._failed = True, {"device": 0}
-        triggers = types.SimpleNamespace(_innermost_first=lambda: [recorder, heard])
-        with unittest.mock.patch.dict(sys.modules, {"vramwise.recorder.triggers": triggers}):
+        heard.options.on_oom, heard.heard_failure = True, True
+        with unittest.mock.patch("vramwise.recorder.attempts.at_work", lambda: [recorder, heard]):
             MicroBatcher(step_fn, model).backward(batch)
         self.assertEqual((recorder.reasons, heard.reasons), (["oom-retry"] * 2, []))
 

@@ -183,6 +183,26 @@ class OnTheEmulatedDevice(unittest.TestCase):
         self.assertTrue((self.folder / "process/end_rank0.pickle").is_file())
         self.assertEqual(self.about("process/end_rank0.info")["reason"], "end")
 
+    def test_some_steps_have_stacks_and_the_description_says_which(self):
+        seen = self.seen["stacks_in_some_steps"]
+        self.assertEqual([n for n, with_stacks in enumerate(seen["some"]) if with_stacks], [0, 1, 2, 20, 40])
+        self.assertEqual((seen["told"], seen["stacks"]), ([0, 1, 2, 20, 40], "auto"))
+
+    def test_steps_have_stacks_where_something_is_new(self):
+        # The step after one that reserved more, what happens in a named part, and the three after a failure.
+        steps = self.seen["stacks_where_something_is_new"]["new"]
+        found = [n for n, with_stacks in enumerate(steps) if with_stacks]
+        self.assertEqual(found, [0, 1, 2, 6, 9, 11, 15, 16], "8 and 9 have two allocations each, the second with stacks")
+
+    def test_who_goes_on_with_the_history_has_all_stacks(self):
+        seen = self.seen["stacks_where_another_goes_on"]
+        self.assertEqual(seen["steps"], [True] * 3 + [False] * 3 + [True] * 2)
+        self.assertEqual((seen["every"], seen["none"]), ([True] * 6, [False] * 6))
+
+    def test_whether_pytorch_records_can_be_asked_before_cuda_begins(self):
+        seen = self.seen["nothing_has_begun"]
+        self.assertEqual((seen["on"], seen["began"]), (False, False))
+
     def test_nothing_is_left_behind(self):
         seen = self.seen["nothing_is_left_of_it"]
         self.assertEqual((seen["at_work"], seen["users"], seen["on"]), (0, 0, False))

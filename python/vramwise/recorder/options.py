@@ -11,7 +11,7 @@ from typing import Literal
 from .._sizes import parse_size
 
 Context = Literal["alloc", "all", "state"]
-Stacks = Literal["python", "all"]
+Stacks = Literal["auto", "python", "all"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,9 @@ class Options:
         max_entries: entries of history that PyTorch keeps for each device; older ones are overwritten.
         context: for which entries stacks are kept: ``"alloc"``, ``"all"`` (those of frees too), ``"state"``
             (only live blocks) or ``None``.
-        stacks: ``"python"``, or ``"all"`` for C++ frames too, which makes files slow to write.
+        stacks: ``"python"`` for all of those, ``"auto"`` for those of some steps (see
+            :class:`vramwise.recorder.sampling.Sampling`), or ``"all"`` for C++ frames too, which makes files slow to
+            write.
         on_oom: whether a file is written when an allocation fails.
         oom_limit: how many of those at most.
         on_signal: number of the signal that asks for a file; ``None`` = none.
@@ -37,7 +39,7 @@ class Options:
     folder: Path
     max_entries: int = 200_000
     context: Context | None = "alloc"
-    stacks: Stacks = "python"
+    stacks: Stacks = "auto"
     on_oom: bool = True
     oom_limit: int = 3
     on_signal: int | None = None
@@ -58,8 +60,13 @@ class Options:
                 raise ValueError(f"{name} is {value}, but must be at least 1")
         if self.context not in ("alloc", "all", "state", None):
             raise ValueError(f'context is {self.context!r}; write "alloc", "all", "state" or None')
-        if self.stacks not in ("python", "all"):
-            raise ValueError(f'stacks is {self.stacks!r}; write "python" or "all"')
+        if self.stacks not in ("auto", "python", "all"):
+            raise ValueError(f'stacks is {self.stacks!r}; write "auto", "python" or "all"')
+
+    @property
+    def samples(self) -> bool:
+        """Whether only the allocations of some steps get stacks."""
+        return self.stacks == "auto" and self.context is not None
 
 
 def threshold(above: float | str | None) -> float | None:

@@ -16,9 +16,11 @@ from .._atomic import new_file, replace_text
 from .._say import warn
 from .._torch_access import need_torch, why_no_cuda
 from ..errors import NotAvailableError
+from ..oom import is_oom_error
 from ..reading import counter
 from . import about, history, names, triggers
 from .options import Options
+from .sampling import Sampling
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -73,11 +75,19 @@ class Recorder:
         self._periodic: list[Path] = []
         self._above = False
         self._failed: dict[str, int] | None = None
+        # Of the recorder that began the history, where not all steps have stacks.
+        self._sampling: Sampling | None = None
+        self._stacks_in_step = True
 
     @property
     def recording(self) -> bool:
         """Whether it is at work, in this process."""
         return self._torch is not None and self._pid == os.getpid()
+
+    @property
+    def heard_failure(self) -> bool:
+        """Whether PyTorch's allocator has told of a failed allocation in the step under way."""
+        return self._failed is not None
 
     def start(self) -> Recorder:
         """Begins. Does nothing where it has begun already.
@@ -95,11 +105,13 @@ class Recorder:
             return self._not_recording(why, "cuda")
         try:
             torch.cuda.init()
-            note = history.begin(torch, self.options)
+            note, began = history.begin(torch, self.options)
         except RuntimeError as error:
             first = (str(error).splitlines() or ["RuntimeError"])[0]
             return self._not_recording(f"PyTorch keeps no history here ({first})", "memory history")
         self._pid, self._torch, self._span = os.getpid(), torch, None
+        self._sampling = Sampling(self.steps) if began and self.options.samples else None
+        self._stacks_in_step = True
         try:
             unheard = triggers.attach(torch, self)
         except BaseException:
@@ -123,6 +135,9 @@ class Recorder:
         finally:
             torch, self._torch = self._torch, None
             with contextlib.suppress(Exception):
+                # Another recorder may go on with the history, and nobody would say which steps have stacks.
+                self._stacks(torch, True)
+            with contextlib.suppress(Exception):
                 triggers.detach(self)
             with contextlib.suppress(Exception):
                 self._close_span()
@@ -145,6 +160,9 @@ class Recorder:
             self._open_span(number)
         self._close_span()
         self._open_span(number + 1)
+        if self._sampling is not None:
+            self._stacks_in_step = self._sampling.begins(number + 1, _reserved(self._torch))
+            self._stacks(self._torch, self._stacks_in_step)
         every = self.options.every
         if every is not None and self.steps % every == 0:
             self._write_periodic(number)
@@ -160,8 +178,15 @@ class Recorder:
         if not self.recording:
             yield
             return
-        with self._torch.autograd.profiler.record_function(name):
-            yield
+        torch, sampled = self._torch, self._sampling is not None and self._sampling.enters(name)
+        if sampled:
+            self._stacks(torch, True)
+        try:
+            with torch.autograd.profiler.record_function(name):
+                yield
+        finally:
+            if sampled and self.recording:
+                self._stacks(torch, self._stacks_in_step)
 
     def dump(self, reason: str = "manual") -> Path | None:
         """Writes a snapshot now.
@@ -187,7 +212,7 @@ class Recorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        ran_out = kind is not None and _ran_out(kind, error)
+        ran_out = is_oom_error(error)
         if ran_out and self._failed is None and self.recording and self.options.on_oom:
             # It did not come by way of the allocator, but from a library that asked the driver itself.
             self._write("oom")
@@ -199,6 +224,20 @@ class Recorder:
         if write and self._ooms < self.options.oom_limit:
             self._ooms += 1
             self._write("oom", failed=failed)
+            if self._sampling is not None:
+                # What the program does about it, and whether it runs out again, is worth more than a few milliseconds.
+                self._sampling.is_of_interest(self.steps)
+                self._stacks_in_step = True
+                self._stacks(self._torch, True)
+
+    def _stacks(self, torch: Any, wanted: bool) -> None:
+        """Whether allocations get stacks from now on, where that is for this recorder to say."""
+        if self._sampling is None:
+            return
+        try:
+            history.stacks(torch, wanted)
+        except Exception as error:  # noqa: BLE001 - the program that is recorded must go on
+            self._note(f"stacks were not switched {'on' if wanted else 'off'} ({type(error).__name__}: {error})")
 
     def _write_periodic(self, step: int) -> None:
         path = self._write("periodic", step)
@@ -257,6 +296,7 @@ class Recorder:
                 reason=reason,
                 step=step if self.steps else None,
                 options=self.options,
+                steps_with_stacks=list(self._sampling.last_steps) if self._sampling is not None else None,
                 notes=self.notes,
                 failed=failed,
             )
@@ -291,17 +331,12 @@ class Recorder:
             span.__exit__(None, None, None)
 
 
-def _ran_out(kind: type[BaseException], error: BaseException | None) -> bool:
-    """Whether an exception says that a device's memory ran out."""
-    if any(base.__name__ == "OutOfMemoryError" for base in kind.__mro__):
-        return True
-    if not issubclass(kind, RuntimeError):
-        return False
+def _reserved(torch: Any) -> int:
+    """Bytes reserved on the current device, 0 where that cannot be had. Takes some microseconds."""
     try:
-        text = str(error).lower()
-    except Exception:  # noqa: BLE001 - an error that cannot be printed
-        return False
-    return "out of memory" in text or "_status_alloc_failed" in text
+        return counter(torch.cuda.memory_stats_as_nested_dict(), "reserved_bytes.all.current")
+    except Exception:  # noqa: BLE001 - the program that is recorded must go on
+        return 0
 
 
 @contextlib.contextmanager
