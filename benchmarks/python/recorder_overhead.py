@@ -148,10 +148,12 @@ def main() -> None:
         rounds: list[dict[str, dict[bool, list[float]]]] = []
         began = time.perf_counter()
         clock = PROCESSOR if arguments.cpu else WALL
-        while len(rounds) < arguments.rounds if arguments.seconds is None else (
-            not rounds or time.perf_counter() - began < arguments.seconds
-        ):
-            rounds.append({kind: measure(step, make, max(5, arguments.steps), clock) for kind, make in compared.items()})
+        steps = max(5, arguments.steps)
+        while True:
+            rounds.append({kind: measure(step, make, steps, clock) for kind, make in compared.items()})
+            seconds = time.perf_counter() - began
+            if seconds >= arguments.seconds if arguments.seconds is not None else len(rounds) >= arguments.rounds:
+                break
         entries, seconds = dump_seconds(step, folder, 5 * arguments.steps)
         start = time.perf_counter()
         for _ in range(100):
@@ -186,7 +188,7 @@ def summary(kind: str, rounds: list[dict[str, dict[bool, list[float]]]]) -> dict
     plain = [over_a_run("nothing", each["nothing"]) for each in rounds]
 
     def ratio(times: list[float]) -> list[float]:
-        return [round(one / other, 4) for one, other in zip(times, plain)]
+        return [round(one / other, 4) for one, other in zip(times, plain, strict=True)]
 
     times = [over_a_run(kind, each[kind]) for each in rounds]
     ratios = ratio(times)

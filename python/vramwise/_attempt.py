@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 

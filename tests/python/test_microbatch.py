@@ -4,7 +4,6 @@
 
 import dataclasses
 import gc
-import sys
 import types
 import unittest
 import unittest.mock
