@@ -13,7 +13,7 @@ from ._sizes import show_size
 from ._state import state
 from ._torch_access import device_index, need_cuda
 from .errors import NotAvailableError
-from .settings import in_force
+from .settings.current import in_force
 
 
 @dataclass(frozen=True)

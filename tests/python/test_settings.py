@@ -15,7 +15,8 @@ import emulated
 sys.path.insert(0, str(emulated.PACKAGE))
 
 import vramwise
-from vramwise import _conf, settings
+from vramwise.settings import current as settings
+from vramwise.settings import strings
 
 MIB = emulated.MIB
 WHY_NOT = emulated.why_not()
@@ -183,19 +184,19 @@ class EachRelease(unittest.TestCase):
 class Strings(unittest.TestCase):
     def test_the_first_variable_that_is_set_counts(self):
         environment = {"PYTORCH_ALLOC_CONF": "a:1", "PYTORCH_HIP_ALLOC_CONF": "b:2"}
-        self.assertEqual(_conf.from_environment(environment), "b:2")
-        self.assertEqual(_conf.from_environment({}), "")
+        self.assertEqual(strings.from_environment(environment), "b:2")
+        self.assertEqual(strings.from_environment({}), "")
 
     def test_forms_that_end_the_process_are_refused(self):
         for text, position in [("max_split_size_mb", 0), ("a:1,b", 4), ("a:1, :2", 5), ("a:1 , b:", 6), ("a=1", 0)]:
             with self.subTest(text), self.assertRaises(vramwise.VramwiseError) as caught:
-                _conf.options(text)
+                strings.options(text)
             self.assertEqual(caught.exception.position, position)
 
     def test_what_is_read_is_written_again(self):
         text = "expandable_segments:True,roundup_power2_divisions:[256:1,512:2,>:4]"
-        self.assertEqual(_conf.text_of(_conf.options(text)), text)
-        self.assertEqual(_conf.options(" a:1 ,, b : 2,"), {"a": "1", "b": "2"})
+        self.assertEqual(strings.text_of(strings.options(text)), text)
+        self.assertEqual(strings.options(" a:1 ,, b : 2,"), {"a": "1", "b": "2"})
 
 
 class Schedules(unittest.TestCase):
@@ -242,8 +243,8 @@ class Schedules(unittest.TestCase):
         report = json.loads(done.stdout)
         with mock.patch.object(settings, "allocator_settings", lambda: ""):
             schedule = vramwise.SettingsSchedule.from_tune({"train": report})
-            self.assertEqual(_conf.options(schedule.settings_for("train")) | _conf.options(report["recommended"]["conf"]),
-                             _conf.options(schedule.settings_for("train")))
+            self.assertEqual(strings.options(schedule.settings_for("train")) | strings.options(report["recommended"]["conf"]),
+                             strings.options(schedule.settings_for("train")))
 
 
 if __name__ == "__main__":

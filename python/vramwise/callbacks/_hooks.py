@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..monitor import MemoryMonitor
 from ..recorder import Recorder
-from ..schedule import SettingsSchedule
+from ..settings import SettingsSchedule
 
 TRAIN = "train"
 EVALUATE = "eval"

@@ -13,11 +13,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .._atomic import new_file, replace_text
+from .._counters import counter
 from .._say import warn
 from .._torch_access import need_torch, why_no_cuda
 from ..errors import NotAvailableError
 from ..oom import is_oom_error
-from ..reading import counter
 from . import about, history, names, triggers
 from .options import Options
 from .sampling import Sampling

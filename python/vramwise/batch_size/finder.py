@@ -13,25 +13,12 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, overload
 
-from ._predict import Prediction, as_prediction, ask_fit, forced_batch_size, predicted_batch_size
-from ._ranks import FAILED, FINE, OUT_OF_MEMORY, Ranks
-from ._results import KeptResults, surroundings
-from .batch_search import Attempt, BatchSizeResult, BatchSizeSearch, no_batch_fits
-from .errors import OtherRankError, VramwiseError
-from .oom import OomWitness, free_after_oom, release_frames
-from .trials import TrainingTrial
-
-__all__ = [
-    "Attempt",
-    "BatchSizeResult",
-    "BatchSizeSearch",
-    "Prediction",
-    "TrainingTrial",
-    "find_executable_batch_size",
-    "predict_batch_size",
-    "scale_batch_size",
-    "search_batch_size",
-]
+from .._ranks import FAILED, FINE, OUT_OF_MEMORY, Ranks
+from ..errors import OtherRankError, VramwiseError
+from ..oom import OomWitness, free_after_oom, release_frames
+from .predict import Prediction, as_prediction, ask_fit, forced_batch_size, predicted_batch_size
+from .results import KeptResults, surroundings
+from .search import BatchSizeResult, BatchSizeSearch, no_batch_fits
 
 _log = logging.getLogger("vramwise.batch_size")
 

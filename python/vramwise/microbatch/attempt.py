@@ -104,6 +104,6 @@ def keep_snapshot(recorder: Any, failure: Exception | None) -> None:
     """Lets recorders at work write a snapshot of a failed attempt, unless the failed allocation made them write one."""
     if failure is None:
         return
-    from .recorder import attempts
+    from ..recorder import attempts
 
     attempts.keep(recorder)

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal
 
-from ._bracket import Bracket
-from ._predict import Prediction, as_prediction, forced_batch_size, predicted_batch_size
-from ._ranks import FAILED, FINE, OUT_OF_MEMORY, Ranks
-from ._results import KeptResults, surroundings
-from ._sizes import parse_size, show_size
-from ._torch_access import torch_if_loaded
-from .errors import NoBatchFitsError, OtherRankError, VramwiseError
-from .oom import OomWitness, free_after_oom, release_frames
+from .._ranks import FAILED, FINE, OUT_OF_MEMORY, Ranks
+from .._sizes import parse_size, show_size
+from .._torch_access import torch_if_loaded
+from ..errors import NoBatchFitsError, OtherRankError, VramwiseError
+from ..oom import OomWitness, free_after_oom, release_frames
+from .bracket import Bracket
+from .predict import Prediction, as_prediction, forced_batch_size, predicted_batch_size
+from .results import KeptResults, surroundings
 
 _log = logging.getLogger("vramwise.batch_size")
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import _program
-from ._torch_access import torch_if_loaded
-from .errors import NotAvailableError
+from .. import _program
+from .._torch_access import torch_if_loaded
+from ..errors import NotAvailableError
 
 _log = logging.getLogger("vramwise.batch_size")
 

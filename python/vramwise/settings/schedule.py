@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from . import _conf
-from .errors import SettingsError, UnreadableFileError
+from ..errors import SettingsError, UnreadableFileError
+from . import strings
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -46,13 +46,13 @@ class SettingsSchedule:
     """
 
     def __init__(self, phases: Mapping[str | int, str], *, release_cache: bool = False) -> None:
-        from .settings import check_allocator_settings
+        from .current import check_allocator_settings
 
-        self._phases = {name: _conf.options(text) for name, text in phases.items()}
+        self._phases = {name: strings.options(text) for name, text in phases.items()}
         for name, text in phases.items():
             if isinstance(name, bool) or (isinstance(name, int) and name < 0):
                 raise ValueError(f"{name!r} is no step: steps are counted from 0")
-            for option, why in _conf.FIXED_AT_START.items():
+            for option, why in strings.FIXED_AT_START.items():
                 if option in self._phases[name]:
                     raise SettingsError(
                         f"phase {name!r}: {option} cannot change while the program runs: {why}", settings=text
@@ -94,12 +94,12 @@ class SettingsSchedule:
         wanted = self._options(phase)
         # An option that only another phase sets would stay from there, so each string says all of them.
         kept = {
-            name: _conf.DEFAULTS[name]
+            name: strings.DEFAULTS[name]
             for options in self._phases.values()
             for name in options
-            if name not in _conf.RESET_BY_EACH_PARSE and name in _conf.DEFAULTS
+            if name not in strings.RESET_BY_EACH_PARSE and name in strings.DEFAULTS
         }
-        return _conf.text_of({**kept, **_conf.options(base), **wanted})
+        return strings.text_of({**kept, **strings.options(base), **wanted})
 
     def enter(self, phase: str | int) -> None:
         """Sets the settings of a phase, or of a step; nothing happens where they are in force.
@@ -166,7 +166,7 @@ class SettingsSchedule:
 
     def _base_settings(self) -> str:
         if self._base is None:
-            from .settings import allocator_settings
+            from .current import allocator_settings
 
             self._base = allocator_settings()
         return self._base
@@ -174,8 +174,8 @@ class SettingsSchedule:
     def _set(self, text: str) -> None:
         if text == self.current:
             return
-        from ._torch_access import need_torch
-        from .settings import set_allocator_settings
+        from .._torch_access import need_torch
+        from .current import set_allocator_settings
 
         set_allocator_settings(text)
         self.current = text

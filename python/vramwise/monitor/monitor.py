@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ._say import warn
-from ._torch_access import device_index, need_torch, why_no_cuda
+from .._say import warn
+from .._torch_access import device_index, need_torch, why_no_cuda
+from ..recorder.names import ranks
 from .reading import MemoryReading, read_memory
-from .recorder.names import ranks
 from .writers import Target, writers_for
 
 if TYPE_CHECKING:

@@ -10,19 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
-from ._attempt import NOT_RECOVERABLE, GivenUpError, StepOutcome, detached, keep_snapshot, loss_and_rest, notes_for
-from ._micro_size import MicroSize
-from ._optimizer_step import guarded_step
-from ._parallel import Unsynchronised, cannot_resume, forget_sharded_attempt, is_sharded
-from ._parts import Parts
-from ._ranks import FAILED, FINE, OUT_OF_MEMORY, Ranks
-from ._trees import BatchShapeError, Cut, even_sizes
-from ._undo import Undo, tensors_with_gradients
-from ._warned import warn_about_model
-from .errors import OtherRankError
-from .oom import OomWitness, add_note, free_after_oom
-
-__all__ = ["BatchShapeError", "Cut", "MicroBatcher", "StepOutcome", "oom_retry"]
+from .._ranks import FAILED, FINE, OUT_OF_MEMORY, Ranks
+from ..errors import OtherRankError
+from ..oom import OomWitness, add_note, free_after_oom
+from .attempt import NOT_RECOVERABLE, GivenUpError, StepOutcome, detached, keep_snapshot, loss_and_rest, notes_for
+from .optimizer_step import guarded_step
+from .parallel import Unsynchronised, cannot_resume, forget_sharded_attempt, is_sharded
+from .parts import Parts
+from .size import MicroSize
+from .trees import Cut, even_sizes
+from .undo import Undo, tensors_with_gradients
+from .warned import warn_about_model
 
 
 class MicroBatcher:
