@@ -9,10 +9,10 @@ import json
 import os
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from . import _html
-from .errors import NotReproducedError, VramwiseWarning
+from .errors import ArgumentError, NotReproducedError, VramwiseWarning
 from .reports import (
     BaseReport,
     DiffReport,
@@ -31,6 +31,20 @@ if TYPE_CHECKING:
 StrPath = str | os.PathLike[str]
 Size = int | str
 """Bytes, or a text such as ``"40GiB"``."""
+
+
+class Span(NamedTuple):
+    """A block of the program that an annotation names, as events of the history.
+
+    Attributes:
+        name: as the program gave it.
+        first: its first event.
+        last: the first event behind it.
+    """
+
+    name: str
+    first: int
+    last: int
 
 
 class Readable(Protocol):
@@ -352,6 +366,52 @@ class Snapshot:
     def segments(self, *, device: int | None = None) -> Table:
         """The segments that were there when the snapshot was taken, as a table."""
         return Table(self._recording.table("segments", device))
+
+    def spans(self, *, device: int | None = None) -> list[Span]:
+        """The blocks that the program has annotated (``record_function``, :meth:`Recorder.phase`, the profiler).
+
+        Args:
+            device: the device; without it, the first that has a history.
+
+        Returns:
+            Them, in the order in which they end; those that never end are last, and end with the history.
+
+        Raises:
+            NoHistoryError: The file has no history.
+            ArgumentError: There is no such device.
+        """
+        return [Span(*span) for span in self._recording.spans(device)]
+
+    def slice(self, first: int, last: int | None = None, *, device: int | None = None) -> Snapshot:
+        """A part of the history as a snapshot of its own, with the state behind it, like ``vramwise slice``.
+
+        Args:
+            first: the first event; the part is widened to whole operations of the allocator.
+            last: the first event behind the part; ``None`` = to the end.
+            device: the device; without it, the first that has a history.
+
+        Raises:
+            ArgumentError: There is no such part, or the state behind it cannot be known.
+            NoHistoryError: The file has no history.
+        """
+        last = self.event_count(device=device) if last is None else last
+        if first < 0 or last < 0:
+            raise ArgumentError(f"events are counted from 0: there are none from {first} to {last}")
+        name = f"{self.name}[{first}:{last}]"
+        return Snapshot(self._recording.slice(first, last, name, device))
+
+    def event_count(self, *, device: int | None = None) -> int:
+        """Events in the history of a device; without it, of the first that has one; 0 where none has.
+
+        Raises:
+            ArgumentError: There is no such device.
+        """
+        counts = self._recording.events
+        if device is None:
+            return next((count for count in counts if count), 0)
+        if not 0 <= device < len(counts):
+            raise ArgumentError(f"there is no device {device}: {self.name} has {len(counts)}")
+        return counts[device]
 
     def _ask(self, command: str, options: list[str]) -> _Answer:
         return _ask(command, options, [self.name], [self])

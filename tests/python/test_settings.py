@@ -16,6 +16,7 @@ sys.path.insert(0, str(emulated.PACKAGE))
 
 import vramwise
 from vramwise.settings import current as settings
+from vramwise.settings import history
 from vramwise.settings import strings
 
 MIB = emulated.MIB
@@ -245,6 +246,40 @@ class Schedules(unittest.TestCase):
             schedule = vramwise.SettingsSchedule.from_tune({"train": report})
             self.assertEqual(strings.options(schedule.settings_for("train")) | strings.options(report["recommended"]["conf"]),
                              strings.options(schedule.settings_for("train")))
+
+
+def span(name, first, last):
+    return SimpleNamespace(name=name, first=first, last=last)
+
+
+class PhasesOfAHistory(unittest.TestCase):
+    SPANS = [span("eval", 10, 20), span("train#0", 0, 30), span("eval", 40, 50), span("empty", 5, 5),
+             span("vramwise.step#0", 0, 12), span("vramwise.step#1", 12, 25), span("vramwise.step#2", 25, 60)]
+
+    def parts(self, *phases):
+        return [(part.phase, part.first, part.last) for part in history.parts(self.SPANS, phases, 70)]
+
+    def test_a_name_is_found_wherever_it_is_with_and_without_a_number(self):
+        self.assertEqual(self.parts("eval", "train"), [("train", 0, 30), ("eval", 10, 20), ("eval", 40, 50)])
+
+    def test_a_step_begins_a_phase_that_lasts_to_the_next(self):
+        self.assertEqual(self.parts(0, 2), [(0, 0, 25), (2, 25, 70)])
+        self.assertEqual(self.parts(3, 1), [(1, 12, 60), (3, 60, 70)])
+
+    def test_what_is_not_there_is_said(self):
+        for phases, why in [(("evaluation",), "there are: eval, train, empty, vramwise.step"), (("empty",), "has events"),
+                            ((5,), "no end of step 4"), ((-1,), "no end of step"), ((), "at least one"),
+                            (("eval", 0), "not both"), ((True,), "not both"), ((1.5,), "not both")]:
+            with self.subTest(phases), self.assertRaisesRegex(vramwise.VramwiseError, why):
+                self.parts(*phases)
+
+    def test_the_innermost_phase_decides_and_nothing_is_set_twice(self):
+        found = history.parts(self.SPANS, ["train", "eval"], 70)
+        self.assertEqual(history.changes(found, {"train": "t", "eval": "e"}, "b", 70),
+                         {0: "t", 10: "e", 20: "t", 30: "b", 40: "e", 50: "b"})
+        self.assertEqual(history.changes(found, {"train": "b", "eval": "e"}, "b", 70), {10: "e", 20: "b", 40: "e", 50: "b"})
+        steps = history.parts(self.SPANS, [0, 2], 70)
+        self.assertEqual(history.changes(steps, {0: "x", 2: "y"}, "b", 70), {0: "x", 25: "y"})
 
 
 if __name__ == "__main__":

@@ -45,7 +45,8 @@ def record(
         context: which entries have stacks: ``"alloc"`` (allocations), ``"all"`` (frees too), ``"state"`` (only what
             is live) or ``None`` (quickest; enough for ``vramwise tune``).
         stacks: ``"auto"``: Python stacks in the first three steps and every twentieth, where memory has just grown or
-            run out, and in parts named by :meth:`Recorder.phase`; always, where :meth:`Recorder.step` is never called.
+            run out, and in parts named by :meth:`Recorder.phase`; always, where :meth:`Recorder.step` is never called,
+            and before PyTorch 2.11, which would forget the steps.
             ``"python"``: at every allocation, which a program that waits for its host feels. ``"all"``: C++ frames
             too, which can make writing a file take minutes.
         on_oom: write one when an allocation fails, before the error is raised.

@@ -11,7 +11,11 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .._torch_access import torch_version
 from .options import Options
+
+# Seen of 2.9 that it forgets them, of 2.11 and 2.15 that they do not.
+_KEEPS_ANNOTATIONS = (2, 11)
 
 
 @dataclass
@@ -83,6 +87,17 @@ def stacks(torch: Any, wanted: bool) -> None:
             return
         _switch_on(torch, _shared.ours if wanted else replace(_shared.ours, context=None))
         _shared.stacks_now = wanted
+
+
+def why_not_some_stacks(torch: Any) -> str | None:
+    """Why stacks cannot be switched on and off within a recording of this release; ``None`` where they can."""
+    version = torch_version(torch)
+    if version >= _KEEPS_ANNOTATIONS:
+        return None
+    return (
+        f"all steps have stacks: PyTorch {version[0]}.{version[1]} would forget its annotations, and with them the "
+        "steps, where stacks are switched off in between (2.11 does not)"
+    )
 
 
 def stacks_now() -> bool:

@@ -110,7 +110,9 @@ class Recorder:
             first = (str(error).splitlines() or ["RuntimeError"])[0]
             return self._not_recording(f"PyTorch keeps no history here ({first})", "memory history")
         self._pid, self._torch, self._span = os.getpid(), torch, None
-        self._sampling = Sampling(self.steps) if began and self.options.samples else None
+        samples = began and self.options.samples
+        all_stacks = history.why_not_some_stacks(torch) if samples else None
+        self._sampling = Sampling(self.steps) if samples and all_stacks is None else None
         self._stacks_in_step = True
         try:
             unheard = triggers.attach(torch, self)
@@ -118,7 +120,7 @@ class Recorder:
             self._torch = None
             history.end(torch)
             raise
-        self.notes += [text for text in (note, unheard) if text is not None]
+        self.notes += [text for text in (note, unheard, all_stacks) if text is not None]
         return self
 
     def stop(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,9 @@ from . import strings
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from ..files import Snapshot
+    from ..reports import TuneReport
 
 
 class SettingsSchedule:
@@ -41,6 +44,12 @@ class SettingsSchedule:
         release_cache: call ``torch.cuda.empty_cache()`` where settings change, so that no block cached under the old
             ones is left. That waits for the device, and memory must be taken again.
 
+    Attributes:
+        current: what this schedule has set last; ``None`` = nothing yet.
+        reports: from :meth:`from_history`, what was found for each phase.
+        changes: from :meth:`from_history`, which settings begin to hold before which event of the recording: what
+            ``snapshot.replay(conf_at=...)`` takes.
+
     Raises:
         SettingsError: a string is refused, or has an option that cannot change while the program runs.
     """
@@ -58,6 +67,8 @@ class SettingsSchedule:
                         f"phase {name!r}: {option} cannot change while the program runs: {why}", settings=text
                     )
             check_allocator_settings(text)
+        self.reports: dict[str | int, TuneReport] = {}
+        self.changes: dict[int, str] = {}
         self._steps = sorted(name for name in phases if isinstance(name, int))
         self._release_cache = release_cache
         self._base: str | None = None
@@ -70,8 +81,8 @@ class SettingsSchedule:
     ) -> SettingsSchedule:
         """A schedule of what ``vramwise tune --json`` recommends for each phase.
 
-        A report is about the whole of a recording. For one per phase, record each phase by itself, or cut a recording
-        with ``vramwise slice``, and tune each.
+        A report is about the whole of a recording: for one per phase, record each phase by itself. Where one recording
+        has them all, :meth:`from_history` does it.
 
         Args:
             reports: for each phase (or first step) a report: a file, or what ``json.load`` gives of one.
@@ -84,13 +95,68 @@ class SettingsSchedule:
         phases = {phase: _recommended(report) for phase, report in reports.items()}
         return cls(phases, release_cache=release_cache)
 
+    @classmethod
+    def from_history(
+        cls,
+        snapshot: Snapshot | str | os.PathLike[str],
+        phases: Iterable[str | int],
+        *,
+        slices: int = 4,
+        release_cache: bool = False,
+        **options: Any,
+    ) -> SettingsSchedule:
+        """A schedule of what is best for each phase of one recording.
+
+        The history is cut into the phases, and each is tuned by itself, from the state that it began in. Other phases'
+        memory stays where it was, so that what the changes do together is another question; its answer is one replay
+        of the whole::
+
+            schedule = vramwise.SettingsSchedule.from_history("end_rank0_step500.pickle", ["train", "eval"])
+            whole = vramwise.read("end_rank0_step500.pickle").replay(conf_at=schedule.changes)
+
+        Args:
+            snapshot: a recording with its history, or a file of one.
+            phases: names of annotations (:meth:`Recorder.phase`, ``record_function``), or numbers of steps
+                (:meth:`Recorder.step`), each of which begins a phase that lasts to the next one, or to the end.
+            slices: of a phase that comes more often, so many are tuned together: those with the most events.
+            release_cache: as for the schedule itself.
+            options: ``capacity``, ``candidates``, ``jitter``, ``seed``, ``total``, ``device``, ``torch``, as for
+                :meth:`Snapshot.tune`.
+
+        Raises:
+            ArgumentError: a phase is not in the history, or names and steps are mixed.
+            NotReproducedError: the model does not reproduce any part of a phase.
+            NoHistoryError, UnreadableFileError: there is no history; the file is no snapshot.
+        """
+        from .. import files
+        from . import history
+
+        if isinstance(slices, bool) or not isinstance(slices, int) or slices < 1:
+            raise ValueError(f"slices is {slices!r}: write a whole number, at least 1")
+        snapshot = snapshot if isinstance(snapshot, files.Snapshot) else files.read(snapshot)
+        device = options.get("device")
+        events = snapshot.event_count(device=device)
+        found = history.parts(snapshot.spans(device=device), phases, events)
+        reports = history.tuned(snapshot, found, slices, options)
+        schedule = cls(
+            {phase: report.recommended.conf for phase, report in reports.items()}, release_cache=release_cache
+        )
+        schedule.reports = reports
+        recorded = next(iter(reports.values())).baseline.conf
+        whole = {phase: schedule._over(recorded, phase) for phase in reports}
+        schedule.changes = history.changes(found, whole, recorded, events)
+        return schedule
+
     def settings_for(self, phase: str | int) -> str:
         """The whole string for a phase (or for a step), as it would be set now.
 
         Raises:
             KeyError: there is no such phase, or no settings for so early a step.
         """
-        base = self._base_settings()
+        return self._over(self._base_settings(), phase)
+
+    def _over(self, base: str, phase: str | int) -> str:
+        """A phase's settings laid over others."""
         wanted = self._options(phase)
         # An option that only another phase sets would stay from there, so each string says all of them.
         kept = {
