@@ -68,6 +68,7 @@ def read(source: StrPath | bytes | bytearray | memoryview | Readable) -> Snapsho
     Raises:
         OSError: The file cannot be opened, such as :class:`FileNotFoundError`.
         UnreadableFileError: It is no snapshot, or damaged beyond use.
+        TypeError: It is none of these.
     """
     from . import _native
 
@@ -75,6 +76,8 @@ def read(source: StrPath | bytes | bytearray | memoryview | Readable) -> Snapsho
         return Snapshot(_native.Recording.read(os.fspath(source)))
     if isinstance(source, (bytes, bytearray, memoryview)):
         return Snapshot(_native.Recording.from_bytes(bytes(source), "<bytes>"))
+    if not hasattr(source, "read"):
+        raise TypeError(f"a snapshot is read from a path, from bytes, or from an open file, not from {source!r}")
     content = source.read()
     if not isinstance(content, bytes):
         raise TypeError("the file must be opened for reading bytes, as open(path, 'rb') does")
@@ -94,6 +97,8 @@ def explain_text(log: str, *, top: int = 10) -> ExplainReport:
     """
     from . import _native
 
+    if not isinstance(log, str):
+        raise TypeError(f"the log is a text, not {type(log).__name__}; open a file for reading text")
     answer = _native.report(["explain", "--top", str(top), "--", "<text>"], [], log)
     return _typed(ExplainReport, answer)
 

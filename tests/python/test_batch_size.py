@@ -119,6 +119,13 @@ class Decorator(unittest.TestCase):
             find_executable_batch_size(lambda: None)()
         with self.assertRaises(ValueError):
             find_executable_batch_size(starting_batch_size=0)
+        for wrong in (None, 8.0, True, "8"):
+            with self.subTest(wrong), self.assertRaisesRegex(TypeError, "starting_batch_size is a whole number"):
+                find_executable_batch_size(starting_batch_size=wrong)
+        with self.assertRaisesRegex(TypeError, "starting_batch_size=3"):
+            find_executable_batch_size(3)
+        with self.assertRaisesRegex(TypeError, "max_trials is a whole number"):
+            search_batch_size(limited(4), max_trials=None)
 
 
 class Steps(unittest.TestCase):

@@ -392,7 +392,7 @@ def test_each_phase_of_a_history_is_tuned_and_the_whole_can_be_replayed():
 
 def test_phases_that_are_not_there_and_options_that_mean_nothing():
     of = vramwise.SettingsSchedule.from_history
-    with pytest.raises(errors.ArgumentError, match="Optimizer.step"):
+    with pytest.raises(errors.ArgumentError, match=r"Optimizer\.step"):
         of(LEAK, ["evaluation"])
     with pytest.raises(errors.ArgumentError, match="end of step 2"):
         of(LEAK, [3])
@@ -400,3 +400,15 @@ def test_phases_that_are_not_there_and_options_that_mean_nothing():
         of(LEAK, ["Optimizer.step"], slices=0)
     with pytest.raises(TypeError):
         of(LEAK, ["Optimizer.step"], colour="blue")
+
+
+@pytest.mark.parametrize("source", [None, 3, ["a.pickle"]])
+def test_what_is_no_source_is_told(source):
+    with pytest.raises(TypeError, match="from a path, from bytes"):
+        vramwise.read(source)
+
+
+@pytest.mark.parametrize("log", [None, 3, b"CUDA out of memory"])
+def test_what_is_no_log_is_told(log):
+    with pytest.raises(TypeError, match="the log is a text"):
+        vramwise.explain_text(log)

@@ -344,6 +344,16 @@ class WithAFakeTorch(unittest.TestCase):
         self.assertEqual(len(torch.calls), 2)
         self.assertTrue(any("all steps have stacks: PyTorch 2.6" in note for note in recorder.notes))
 
+    def test_a_block_within_a_block_of_the_same_recorder_ends_nothing(self):
+        self.use(fake_torch())
+        with vramwise.record(self.folder) as recorder:
+            with recorder:
+                pass
+            self.assertTrue(recorder.recording)
+            self.assertEqual(recorder.files, [])
+        self.assertFalse(recorder.recording)
+        self.assertEqual([file.name for file in recorder.files], ["end_rank0.pickle"])
+
     def test_a_snapshot_whose_description_fails_is_there_all_the_same(self):
         self.use(fake_torch())
         with mock.patch("vramwise.recorder.about.describe", side_effect=OSError("no space")):
@@ -406,6 +416,25 @@ class Arguments(unittest.TestCase):
         ]:
             with self.subTest(wrong), self.assertRaisesRegex((ValueError, TypeError), why):
                 vramwise.record("out", **wrong)
+
+    def test_whole_numbers_are_pythons_or_what_counts_as_one(self):
+        class Three:
+            def __index__(self):
+                return 3
+
+        options = vramwise.record("out", every=Three(), above=Three()).options
+        self.assertEqual((options.every, type(options.every), options.above), (3, int, 3))
+        for wrong in ({"keep": 2.0}, {"keep": True}, {"on_signal": True}, {"above": True}):
+            with self.subTest(wrong), self.assertRaises(TypeError):
+                vramwise.record("out", **wrong)
+
+    def test_names_are_texts(self):
+        recorder = vramwise.record("out")
+        for wrong in (None, 3):
+            with self.assertRaisesRegex(TypeError, "a phase has a name"), recorder.phase(wrong):
+                pass
+            with self.assertRaisesRegex(TypeError, "reason is a word"):
+                recorder.dump(wrong)
 
     def test_a_reason_is_part_of_a_name(self):
         with self.assertRaisesRegex(ValueError, "part of a file's name"):

@@ -16,8 +16,7 @@ sys.path.insert(0, str(emulated.PACKAGE))
 
 import vramwise
 from vramwise.settings import current as settings
-from vramwise.settings import history
-from vramwise.settings import strings
+from vramwise.settings import history, strings
 
 MIB = emulated.MIB
 WHY_NOT = emulated.why_not()
@@ -217,6 +216,15 @@ class Schedules(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "counted from 0"):
             vramwise.SettingsSchedule({-1: ""})
 
+    def test_what_is_no_schedule_is_told(self):
+        for wrong, why in ((None, "a mapping"), (["train"], "a mapping"), ({"train": None}, "are a text"), ({1.5: ""}, "whole number"),
+                           ({True: ""}, "whole number")):
+            with self.subTest(wrong), self.assertRaisesRegex(TypeError, why):
+                vramwise.SettingsSchedule(wrong)
+        for wrong in (None, 3, b"max_split_size_mb:64"):
+            with self.subTest(wrong), self.assertRaisesRegex(TypeError, "or a mapping"):
+                vramwise.set_allocator_settings(wrong)
+
     def test_an_option_of_another_phase_is_set_back(self):
         with mock.patch.object(settings, "allocator_settings", lambda: "max_split_size_mb:64"):
             schedule = vramwise.SettingsSchedule({"a": "expandable_segments:True", "b": "max_split_size_mb:128"})
@@ -253,8 +261,8 @@ def span(name, first, last):
 
 
 class PhasesOfAHistory(unittest.TestCase):
-    SPANS = [span("eval", 10, 20), span("train#0", 0, 30), span("eval", 40, 50), span("empty", 5, 5),
-             span("vramwise.step#0", 0, 12), span("vramwise.step#1", 12, 25), span("vramwise.step#2", 25, 60)]
+    SPANS = (span("eval", 10, 20), span("train#0", 0, 30), span("eval", 40, 50), span("empty", 5, 5),
+             span("vramwise.step#0", 0, 12), span("vramwise.step#1", 12, 25), span("vramwise.step#2", 25, 60))
 
     def parts(self, *phases):
         return [(part.phase, part.first, part.last) for part in history.parts(self.SPANS, phases, 70)]

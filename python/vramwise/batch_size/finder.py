@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, overload
 
+from .._numbers import whole_number
 from .._ranks import FAILED, FINE, OUT_OF_MEMORY, Ranks
 from ..errors import OtherRankError, VramwiseError
 from ..oom import OomWitness, free_after_oom, release_frames
@@ -91,11 +92,12 @@ def find_executable_batch_size(
     Raises:
         NoBatchFitsError: (also a ``RuntimeError``) the next size would be below ``min_batch_size``.
         OtherRankError: another rank failed with another error.
-        TypeError: the caller gave the batch size too.
+        TypeError: the caller gave the batch size too; a size is no whole number.
         ValueError: the reduced size is not smaller.
     """
-    if starting_batch_size < 1 or min_batch_size < 1:
-        raise ValueError(f"batch sizes begin with 1, not with {min(starting_batch_size, min_batch_size)}")
+    if function is not None and not callable(function):
+        raise TypeError(f"{function!r} is no function; give the batch size as starting_batch_size={function!r}")
+    starting_batch_size, min_batch_size = _sizes(starting_batch_size, min_batch_size)
     prediction = as_prediction(predict)
     reduce = _reducer(reduce_batch_size_fn)
 
@@ -186,6 +188,14 @@ def _refuse_own_batch_size(function: Callable[..., Any], args: tuple[Any, ...], 
             f"{_name(function)}() gets its first argument, the batch size, from find_executable_batch_size: "
             f"call it without, as in {_name(function)}({shown})"
         )
+
+
+def _sizes(starting: int, smallest: int) -> tuple[int, int]:
+    """Both as Python's own numbers, if they are batch sizes."""
+    sizes = whole_number(starting, "starting_batch_size"), whole_number(smallest, "min_batch_size")
+    if min(sizes) < 1:
+        raise ValueError(f"batch sizes begin with 1, not with {min(sizes)}")
+    return sizes
 
 
 def _name(function: Callable[..., Any]) -> str:

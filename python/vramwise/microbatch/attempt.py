@@ -44,6 +44,17 @@ class GivenUpError(Exception):
         self.why = why
 
 
+def refuse_what_is_no_function(step_fn: Any, **others: Any) -> None:
+    """Checks what a batcher calls, when it is made and not in the middle of a step; only the first one is needed.
+
+    Raises:
+        TypeError: one of them cannot be called.
+    """
+    for name, given in {"step_fn": step_fn, **others}.items():
+        if not callable(given) and (given is not None or name == "step_fn"):
+            raise TypeError(f"{name} is a function, not {given!r}")
+
+
 def loss_and_rest(returned: Any) -> tuple[Any, Any]:
     """The loss in what a step function returned, and what else there is.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from .._numbers import whole_number
 from .._sizes import parse_size
 
 Context = Literal["alloc", "all", "state"]
@@ -54,10 +55,8 @@ class Options:
             value = getattr(self, name)
             if value is None and name == "every":
                 continue
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise TypeError(f"{name} is a whole number, not {value!r}")
-            if value < 1:
-                raise ValueError(f"{name} is {value}, but must be at least 1")
+            # Frozen, but still being made.
+            object.__setattr__(self, name, whole_number(value, name, least=1))
         if self.context not in ("alloc", "all", "state", None):
             raise ValueError(f'context is {self.context!r}; write "alloc", "all", "state" or None')
         if self.stacks not in ("auto", "python", "all"):
@@ -94,10 +93,12 @@ def signal_number(which: int | str | None) -> int | None:
     """The number of a signal given by number or by name (``"SIGUSR1"``, ``"usr1"``).
 
     Raises:
-        ValueError: this system has no such signal, or it cannot be handled.
+        ValueError, TypeError: this system has no such signal, or it cannot be handled.
     """
     if which is None:
         return None
+    if isinstance(which, bool):
+        raise TypeError(f"on_signal is a signal such as 'SIGUSR1', not {which}")
     if isinstance(which, str):
         name = which.upper()
         found = getattr(signal, name if name.startswith("SIG") else f"SIG{name}", None)

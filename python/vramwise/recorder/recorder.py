@@ -78,6 +78,7 @@ class Recorder:
         # Of the recorder that began the history, where not all steps have stacks.
         self._sampling: Sampling | None = None
         self._stacks_in_step = True
+        self._blocks = 0
 
     @property
     def recording(self) -> bool:
@@ -176,7 +177,12 @@ class Recorder:
         """Marks a part of the program in the history, such as ``"evaluation"``: a block for ``with``.
 
         ``vramwise inspect --by phase`` groups by it, and ``vramwise leaks --marker NAME`` counts by it.
+
+        Raises:
+            TypeError: the name is no text.
         """
+        if not isinstance(name, str):
+            raise TypeError(f"a phase has a name, not {name!r}")
         if not self.recording:
             yield
             return
@@ -201,19 +207,26 @@ class Recorder:
             is a warning.
 
         Raises:
-            ValueError: the reason cannot be part of a name.
+            ValueError, TypeError: the reason cannot be part of a name.
         """
+        if not isinstance(reason, str):
+            raise TypeError(f"reason is a word, not {reason!r}")
         if not reason.replace("-", "").isalnum():
             raise ValueError(f"reason is {reason!r}: use letters, digits and '-', since it is part of a file's name")
         return self._write(reason) if self.recording else None
 
     def __enter__(self) -> Self:
         self.start()
+        self._blocks += 1
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._blocks -= 1
+        if self._blocks > 0:
+            # The block around this one goes on.
+            return
         ran_out = is_oom_error(error)
         if ran_out and self._failed is None and self.recording and self.options.on_oom:
             # It did not come by way of the allocator, but from a library that asked the driver itself.

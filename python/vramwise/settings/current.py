@@ -51,10 +51,13 @@ def set_allocator_settings(conf: str | Mapping[str, object]) -> str:
         The string that was in force before, to be set again later.
 
     Raises:
+        TypeError: the settings are neither text nor a mapping.
         SettingsError: the string is refused, by the check or by PyTorch; nothing has changed.
         NotAvailableError: torch is not installed, is built without CUDA, or has no function for this; or
             vramwise's own allocator is in use, which has ``vramwise.set_settings``.
     """
+    if not isinstance(conf, (str, Mapping)):
+        raise TypeError(f"settings are a text such as 'max_split_size_mb:128', or a mapping, not {conf!r}")
     text = conf if isinstance(conf, str) else strings.text_of(conf)
     torch = need_torch("vramwise.set_allocator_settings()")
     apply, backend = _function(torch), _backend(torch)

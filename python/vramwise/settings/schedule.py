@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from .._numbers import whole_number
 from ..errors import SettingsError, UnreadableFileError
 from . import strings
 
@@ -51,16 +52,16 @@ class SettingsSchedule:
             ``snapshot.replay(conf_at=...)`` takes.
 
     Raises:
+        ValueError, TypeError: a phase is neither a name nor a step, or its settings are no text.
         SettingsError: a string is refused, or has an option that cannot change while the program runs.
     """
 
     def __init__(self, phases: Mapping[str | int, str], *, release_cache: bool = False) -> None:
         from .current import check_allocator_settings
 
+        phases = _named(phases)
         self._phases = {name: strings.options(text) for name, text in phases.items()}
         for name, text in phases.items():
-            if isinstance(name, bool) or (isinstance(name, int) and name < 0):
-                raise ValueError(f"{name!r} is no step: steps are counted from 0")
             for option, why in strings.FIXED_AT_START.items():
                 if option in self._phases[name]:
                     raise SettingsError(
@@ -131,8 +132,7 @@ class SettingsSchedule:
         from .. import files
         from . import history
 
-        if isinstance(slices, bool) or not isinstance(slices, int) or slices < 1:
-            raise ValueError(f"slices is {slices!r}: write a whole number, at least 1")
+        slices = whole_number(slices, "slices", least=1)
         snapshot = snapshot if isinstance(snapshot, files.Snapshot) else files.read(snapshot)
         device = options.get("device")
         events = snapshot.event_count(device=device)
@@ -248,6 +248,26 @@ class SettingsSchedule:
         torch = need_torch("vramwise.SettingsSchedule")
         if self._release_cache and torch.cuda.is_initialized():
             torch.cuda.empty_cache()
+
+
+def _named(phases: Mapping[str | int, str]) -> dict[str | int, str]:
+    """The phases as they were given, steps as Python's own numbers.
+
+    Raises:
+        TypeError: something is neither a name nor a number, or settings are no text.
+        ValueError: a step is less than 0.
+    """
+    if not isinstance(phases, Mapping):
+        raise TypeError(f"phases are a mapping from names or steps to settings, not {phases!r}")
+    named: dict[str | int, str] = {}
+    for name, text in phases.items():
+        if not isinstance(text, str):
+            raise TypeError(f"the settings of phase {name!r} are a text, not {text!r}")
+        try:
+            named[name if isinstance(name, str) else whole_number(name, "a step", least=0)] = text
+        except ValueError:
+            raise ValueError(f"{name!r} is no step: steps are counted from 0") from None
+    return named
 
 
 def _recommended(report: str | os.PathLike[str] | Mapping[str, Any]) -> str:
