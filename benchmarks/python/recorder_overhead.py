@@ -4,6 +4,8 @@ Kinds of recording take turns, a few steps each, so that a clock that changes hi
 medians of one round; what is printed is the median over the rounds, with the quartiles. A step that is bound by the
 host (small batches, many small kernels) shows the most; use --batch and --width to make it so.
 
+The history is bounded so that it is full after a step, as it is in a long run: each entry takes the place of one.
+
 With stacks="auto" few steps have stacks. They are measured by themselves, and the ratio over a run is put together
 from both, one step in twenty with stacks.
 
@@ -54,7 +56,7 @@ PROCESSOR, WALL = time.process_time, time.perf_counter
 Kind = Callable[[], contextlib.AbstractContextManager[Callable[[], object]]]
 
 
-def kinds(folder: Path) -> dict[str, Kind]:
+def kinds(folder: Path, entries: int) -> dict[str, Kind]:
     """What is compared: each gives what is to be called at the end of a step."""
 
     @contextlib.contextmanager
@@ -63,7 +65,7 @@ def kinds(folder: Path) -> dict[str, Kind]:
 
     @contextlib.contextmanager
     def recorded(**options: object) -> Iterator[Callable[[], object]]:
-        with vramwise.record(folder, at_end=False, **options) as recorder:  # type: ignore[arg-type]
+        with vramwise.record(folder, at_end=False, max_entries=entries, **options) as recorder:  # type: ignore[arg-type]
             yield recorder.step
 
     @contextlib.contextmanager
@@ -144,7 +146,8 @@ def main() -> None:
     allocations = torch.cuda.memory_stats()["allocation.all.allocated"] - before
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        compared = kinds(folder)
+        # A request, a release and its completion.
+        compared = kinds(folder, 3 * allocations)
         rounds: list[dict[str, dict[bool, list[float]]]] = []
         began = time.perf_counter()
         clock = PROCESSOR if arguments.cpu else WALL

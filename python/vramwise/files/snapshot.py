@@ -1,4 +1,4 @@
-"""Snapshots that PyTorch wrote, read and asked.
+"""Snapshots that PyTorch wrote, asked.
 
 Nothing here needs torch or a GPU, and no code from a file is ever run: the reader knows only plain data.
 """
@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
-from . import _html
-from .errors import ArgumentError, NotReproducedError, VramwiseWarning
-from .reports import (
-    BaseReport,
+from .. import _html
+from ..errors import ArgumentError, NotReproducedError
+from ..reports import (
     DiffReport,
     ExplainReport,
     InspectReport,
@@ -23,10 +20,11 @@ from .reports import (
     TuneReport,
     ValidateReport,
 )
+from .asking import Answer, as_options, ask, typed
 from .tables import Table
 
 if TYPE_CHECKING:
-    from . import _native
+    from .. import _native
 
 StrPath = str | os.PathLike[str]
 Size = int | str
@@ -45,62 +43,6 @@ class Span(NamedTuple):
     name: str
     first: int
     last: int
-
-
-class Readable(Protocol):
-    """A file object that was opened for reading bytes."""
-
-    def read(self) -> bytes:
-        """The rest of the file."""
-        ...
-
-
-def read(source: StrPath | bytes | bytearray | memoryview | Readable) -> Snapshot:
-    """Reads a memory snapshot.
-
-    Args:
-        source: path of what ``torch.cuda.memory._dump_snapshot()`` wrote (a pickle or JSON file, also compressed
-            with gzip or zstd), or its content, or a file object that gives it.
-
-    Returns:
-        The snapshot. It is held in memory once, however many questions are asked.
-
-    Raises:
-        OSError: The file cannot be opened, such as :class:`FileNotFoundError`.
-        UnreadableFileError: It is no snapshot, or damaged beyond use.
-        TypeError: It is none of these.
-    """
-    from . import _native
-
-    if isinstance(source, (str, os.PathLike)):
-        return Snapshot(_native.Recording.read(os.fspath(source)))
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        return Snapshot(_native.Recording.from_bytes(bytes(source), "<bytes>"))
-    if not hasattr(source, "read"):
-        raise TypeError(f"a snapshot is read from a path, from bytes, or from an open file, not from {source!r}")
-    content = source.read()
-    if not isinstance(content, bytes):
-        raise TypeError("the file must be opened for reading bytes, as open(path, 'rb') does")
-    name = getattr(source, "name", None)
-    return Snapshot(_native.Recording.from_bytes(content, name if isinstance(name, str) else "<file>"))
-
-
-def explain_text(log: str, *, top: int = 10) -> ExplainReport:
-    """Finds every out-of-memory error in a text and says why each happened.
-
-    Args:
-        log: a log, a traceback, the text of an exception, whatever stands around the errors.
-        top: rows in the report's tables.
-
-    Returns:
-        What was found; ``kind`` is ``"none"`` if nothing was.
-    """
-    from . import _native
-
-    if not isinstance(log, str):
-        raise TypeError(f"the log is a text, not {type(log).__name__}; open a file for reading text")
-    answer = _native.report(["explain", "--top", str(top), "--", "<text>"], [], log)
-    return _typed(ExplainReport, answer)
 
 
 class Snapshot:
@@ -143,7 +85,7 @@ class Snapshot:
         Raises:
             ArgumentError: There is no such device.
         """
-        return _typed(ValidateReport, self._ask("validate", _options(device=device)))
+        return typed(ValidateReport, self._ask("validate", as_options(device=device)))
 
     def peak(
         self,
@@ -177,7 +119,7 @@ class Snapshot:
         Raises:
             ArgumentError: An argument means nothing for this file.
         """
-        options = _options(
+        options = as_options(
             at=at,
             by=by,
             frames=frames,
@@ -188,7 +130,7 @@ class Snapshot:
             torch=torch,
             **{"from": first, "to": last},
         )
-        return _typed(InspectReport, self._ask("inspect", options))
+        return typed(InspectReport, self._ask("inspect", options))
 
     def replay(
         self,
@@ -225,7 +167,7 @@ class Snapshot:
             NoHistoryError: The file has no history.
             ArgumentError: An argument means nothing for this file.
         """
-        options = _options(conf=conf, capacity=capacity, allocator=allocator, total=total, device=device, torch=torch)
+        options = as_options(conf=conf, capacity=capacity, allocator=allocator, total=total, device=device, torch=torch)
         for event, settings in (conf_at or {}).items():
             options.append(f"--conf-at={event}={settings}")
         snapshots = [self]
@@ -234,7 +176,7 @@ class Snapshot:
             snapshots.append(addresses)
         if emit is not None:
             options.append(f"--emit={os.fspath(emit)}")
-        return _typed(ReplayReport, _ask("replay", options, [self.name], snapshots))
+        return typed(ReplayReport, ask("replay", options, [self.name], snapshots))
 
     def tune(
         self,
@@ -269,7 +211,7 @@ class Snapshot:
             NoHistoryError: A file has no history.
             ArgumentError: An argument means nothing for these files.
         """
-        options = _options(
+        options = as_options(
             capacity=capacity,
             candidates=candidates,
             jitter=jitter,
@@ -280,7 +222,7 @@ class Snapshot:
             torch=torch,
         )
         snapshots = [self, *more]
-        answer = _ask("tune", options, [snapshot.name for snapshot in snapshots], snapshots)
+        answer = ask("tune", options, [snapshot.name for snapshot in snapshots], snapshots)
         data = json.loads(answer[0])
         if data["recommended"] is None:
             raise NotReproducedError(
@@ -291,7 +233,7 @@ class Snapshot:
                 allocs_exact=data["allocs_exact"],
                 first_divergence_event=data["first_divergence_event"],
             )
-        return _typed(TuneReport, answer)
+        return typed(TuneReport, answer)
 
     def explain(
         self,
@@ -317,8 +259,8 @@ class Snapshot:
             NoHistoryError: The file has no history.
             ArgumentError: An argument means nothing for this file.
         """
-        options = _options(capacity=capacity, total=total, frames=frames, top=top, device=device, torch=torch)
-        return _typed(ExplainReport, self._ask("explain", options))
+        options = as_options(capacity=capacity, total=total, frames=frames, top=top, device=device, torch=torch)
+        return typed(ExplainReport, self._ask("explain", options))
 
     def leaks(self, *, marker: str | None = None, frames: int = 1, device: int | None = None) -> LeaksReport:
         """What grows from step to step and is never given back.
@@ -332,7 +274,7 @@ class Snapshot:
             NoHistoryError: The file has no history.
             ArgumentError: No annotation is called so.
         """
-        return _typed(LeaksReport, self._ask("leaks", _options(marker=marker, frames=frames, device=device)))
+        return typed(LeaksReport, self._ask("leaks", as_options(marker=marker, frames=frames, device=device)))
 
     def diff(
         self,
@@ -357,8 +299,8 @@ class Snapshot:
         Raises:
             ArgumentError: An argument means nothing for these files.
         """
-        options = _options(by=by, frames=frames, top=top, device=device, torch=torch)
-        return _typed(DiffReport, _ask("diff", options, [self.name, other.name], [self, other]))
+        options = as_options(by=by, frames=frames, top=top, device=device, torch=torch)
+        return typed(DiffReport, ask("diff", options, [self.name, other.name], [self, other]))
 
     def events(self, *, device: int | None = None) -> Table:
         """The history as a table, one row an event, oldest first."""
@@ -418,32 +360,5 @@ class Snapshot:
             raise ArgumentError(f"there is no device {device}: {self.name} has {len(counts)}")
         return counts[device]
 
-    def _ask(self, command: str, options: list[str]) -> _Answer:
-        return _ask(command, options, [self.name], [self])
-
-
-_Answer = tuple[str, str, list[str], bool]
-"""JSON, text, warnings, whether it is a finding."""
-
-_Report = TypeVar("_Report", bound=BaseReport)
-
-
-def _ask(command: str, options: list[str], names: list[str], snapshots: Sequence[Snapshot]) -> _Answer:
-    """Runs a command of the program on snapshots, which it meets in this order."""
-    from . import _native
-
-    recordings = [snapshot._recording for snapshot in snapshots]
-    return _native.report([command, *options, "--", *names], recordings)
-
-
-def _options(**options: object) -> list[str]:
-    """Options as the program takes them; those that are ``None`` are left out."""
-    given = {name: value for name, value in options.items() if value is not None}
-    return [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
-
-
-def _typed(report: type[_Report], answer: _Answer) -> _Report:
-    text, shown, remarks, is_finding = answer
-    for remark in remarks:
-        warnings.warn(remark, VramwiseWarning, stacklevel=3)
-    return report._of(json.loads(text), text=shown, is_finding=is_finding, _json=text)
+    def _ask(self, command: str, options: list[str]) -> Answer:
+        return ask(command, options, [self.name], [self])
