@@ -251,7 +251,8 @@ def test_tables_have_the_columns_of_the_converted_file(lstm, tmp_path):
     assert table.column_names == header
     assert len(table) == lstm.replay().events
     assert len(lstm.blocks()) > len(lstm.segments()) > 0
-    assert len(lstm.events(device=5)) == 0
+    with pytest.raises(errors.ArgumentError, match="no device 5"):
+        lstm.events(device=5)
 
 
 def test_tables_are_read_over_the_arrow_interface(lstm):
@@ -412,3 +413,24 @@ def test_what_is_no_source_is_told(source):
 def test_what_is_no_log_is_told(log):
     with pytest.raises(TypeError, match="the log is a text"):
         vramwise.explain_text(log)
+
+
+def test_tables_of_a_device_that_is_not_there_are_refused():
+    snapshot = vramwise.read(LEAK)
+    for ask in (snapshot.events, snapshot.blocks, snapshot.segments):
+        for device in (7, -1):
+            with pytest.raises(errors.ArgumentError, match=f"no device {device}"):
+                ask(device=device)
+
+
+def test_what_is_compared_and_tuned_together_is_a_snapshot():
+    snapshot = vramwise.read(LEAK)
+    for ask in (snapshot.diff, snapshot.tune, lambda other: snapshot.replay(addresses=other)):
+        with pytest.raises(TypeError, match="is no Snapshot"):
+            ask("snapshot.pickle")
+    with pytest.raises(TypeError, match="a mapping from events"):
+        snapshot.replay(conf_at=[5])
+    with pytest.raises(TypeError, match="are a text"):
+        snapshot.replay(conf_at={5: None})
+    with pytest.raises(TypeError, match="first is a whole number"):
+        snapshot.slice("a")

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import _html
+from .._numbers import whole_number
 from ..errors import ArgumentError, NotReproducedError
 from ..reports import (
     DiffReport,
@@ -168,10 +170,15 @@ class Snapshot:
             ArgumentError: An argument means nothing for this file.
         """
         options = as_options(conf=conf, capacity=capacity, allocator=allocator, total=total, device=device, torch=torch)
+        if conf_at is not None and not isinstance(conf_at, Mapping):
+            raise TypeError(f"conf_at is a mapping from events to settings, not {conf_at!r}")
         for event, settings in (conf_at or {}).items():
+            if not isinstance(settings, str):
+                raise TypeError(f"the settings from event {event} on are a text, not {settings!r}")
             options.append(f"--conf-at={event}={settings}")
         snapshots = [self]
         if addresses is not None:
+            _refuse_others(addresses)
             options.append(f"--addresses={addresses.name}")
             snapshots.append(addresses)
         if emit is not None:
@@ -222,6 +229,7 @@ class Snapshot:
             torch=torch,
         )
         snapshots = [self, *more]
+        _refuse_others(*more)
         answer = ask("tune", options, [snapshot.name for snapshot in snapshots], snapshots)
         data = json.loads(answer[0])
         if data["recommended"] is None:
@@ -299,20 +307,21 @@ class Snapshot:
         Raises:
             ArgumentError: An argument means nothing for these files.
         """
+        _refuse_others(other)
         options = as_options(by=by, frames=frames, top=top, device=device, torch=torch)
         return typed(DiffReport, ask("diff", options, [self.name, other.name], [self, other]))
 
     def events(self, *, device: int | None = None) -> Table:
         """The history as a table, one row an event, oldest first."""
-        return Table(self._recording.table("events", device))
+        return Table(self._recording.table("events", self._checked(device)))
 
     def blocks(self, *, device: int | None = None) -> Table:
         """The blocks that were there when the snapshot was taken, as a table."""
-        return Table(self._recording.table("blocks", device))
+        return Table(self._recording.table("blocks", self._checked(device)))
 
     def segments(self, *, device: int | None = None) -> Table:
         """The segments that were there when the snapshot was taken, as a table."""
-        return Table(self._recording.table("segments", device))
+        return Table(self._recording.table("segments", self._checked(device)))
 
     def spans(self, *, device: int | None = None) -> list[Span]:
         """The blocks that the program has annotated (``record_function``, :meth:`Recorder.phase`, the profiler).
@@ -327,7 +336,7 @@ class Snapshot:
             NoHistoryError: The file has no history.
             ArgumentError: There is no such device.
         """
-        return [Span(*span) for span in self._recording.spans(device)]
+        return [Span(*span) for span in self._recording.spans(self._checked(device))]
 
     def slice(self, first: int, last: int | None = None, *, device: int | None = None) -> Snapshot:
         """A part of the history as a snapshot of its own, with the state behind it, like ``vramwise slice``.
@@ -341,7 +350,9 @@ class Snapshot:
             ArgumentError: There is no such part, or the state behind it cannot be known.
             NoHistoryError: The file has no history.
         """
-        last = self.event_count(device=device) if last is None else last
+        device = self._checked(device)
+        first = whole_number(first, "first")
+        last = self.event_count(device=device) if last is None else whole_number(last, "last")
         if first < 0 or last < 0:
             raise ArgumentError(f"events are counted from 0: there are none from {first} to {last}")
         name = f"{self.name}[{first}:{last}]"
@@ -354,11 +365,23 @@ class Snapshot:
             ArgumentError: There is no such device.
         """
         counts = self._recording.events
+        device = self._checked(device)
+        return next((count for count in counts if count), 0) if device is None else counts[device]
+
+    def _checked(self, device: int | None) -> int | None:
         if device is None:
-            return next((count for count in counts if count), 0)
-        if not 0 <= device < len(counts):
-            raise ArgumentError(f"there is no device {device}: {self.name} has {len(counts)}")
-        return counts[device]
+            return None
+        number = whole_number(device, "device")
+        if not 0 <= number < self.device_count:
+            raise ArgumentError(f"there is no device {number}: {self.name} has {self.device_count}")
+        return number
 
     def _ask(self, command: str, options: list[str]) -> Answer:
         return ask(command, options, [self.name], [self])
+
+
+def _refuse_others(*snapshots: object) -> None:
+    """What is compared with a snapshot, or tuned with it, is one too."""
+    for one in snapshots:
+        if not isinstance(one, Snapshot):
+            raise TypeError(f"{one!r} is no Snapshot; vramwise.read() makes one of a file")
