@@ -198,6 +198,13 @@ class OnTheEmulatedDevice(unittest.TestCase):
         found = [n for n, with_stacks in enumerate(steps) if with_stacks]
         self.assertEqual(found, [0, 1, 2, 6, 9, 11, 15, 16], "8 and 9 have two allocations each, the second with stacks")
 
+    def test_a_failed_request_has_its_stack_in_every_step(self):
+        seen = self.seen["who_asked_in_a_step_without_stacks"]
+        self.assertEqual(seen["auto"][:3], [["ask_too_much", "record_scenarios.py"], ["asks", "record_scenarios.py"],
+                                            ["asked", "record_scenarios.py"]])
+        self.assertEqual(seen["auto"], seen["python"], "as PyTorch has it")
+        self.assertEqual(seen["none"], [])
+
     @unittest.skipIf(ALL_STACKS, ALL_STACKS)
     def test_who_goes_on_with_the_history_has_all_stacks(self):
         seen = self.seen["stacks_where_another_goes_on"]

@@ -9,7 +9,7 @@ import emulated
 
 sys.path.insert(0, str(emulated.PACKAGE))
 
-MODULES = ["_counters", "_largest", "_sizes", "_torch_access", "available", "settings.strings", "recorder.names", "recorder.options",
+MODULES = ["_counters", "_largest", "_sizes", "_torch_access", "available", "settings.strings", "recorder.callers", "recorder.names", "recorder.options",
            "recorder.sampling"]
 
 

@@ -19,6 +19,7 @@ from .._torch_access import need_torch, why_no_cuda
 from ..errors import NotAvailableError
 from ..oom import is_oom_error
 from . import about, history, names, triggers
+from .callers import Frames, tell_who_asked
 from .options import Options
 from .sampling import Sampling
 
@@ -234,11 +235,11 @@ class Recorder:
         # Up to there the history is in a file already, and the user's error is not to wait for another.
         self._stop(self.options.at_end and not (ran_out and self.options.on_oom))
 
-    def _on_out_of_memory(self, failed: dict[str, int], write: bool) -> None:
+    def _on_out_of_memory(self, failed: dict[str, int], frames: Frames, write: bool) -> None:
         self._failed = failed
         if write and self._ooms < self.options.oom_limit:
             self._ooms += 1
-            self._write("oom", failed=failed)
+            self._write("oom", failed=failed, frames=frames)
             if self._sampling is not None:
                 # What the program does about it, and whether it runs out again, is worth more than a few milliseconds.
                 self._sampling.is_of_interest(self.steps)
@@ -277,7 +278,13 @@ class Recorder:
             self._above |= reserved > limit
         return self._above and not before
 
-    def _write(self, reason: str, step: int | None = None, failed: dict[str, int] | None = None) -> Path | None:
+    def _write(
+        self,
+        reason: str,
+        step: int | None = None,
+        failed: dict[str, int] | None = None,
+        frames: Frames | None = None,
+    ) -> Path | None:
         """Writes a snapshot and its description; a failure is one warning, and only interrupts leave."""
         with _turn.lock:
             if _turn.taken:
@@ -285,20 +292,22 @@ class Recorder:
                 return None
             _turn.taken = True
             try:
-                return self._written(reason, self.steps if step is None else step, failed)
+                return self._written(reason, self.steps if step is None else step, failed, frames)
             except Exception as error:  # noqa: BLE001 - the program that is recorded must go on
                 self._could_not(f"no snapshot written to {self.options.folder} ({type(error).__name__}: {error})")
                 return None
             finally:
                 _turn.taken = False
 
-    def _written(self, reason: str, step: int, failed: dict[str, int] | None) -> Path:
+    def _written(self, reason: str, step: int, failed: dict[str, int] | None, frames: Frames | None) -> Path:
         torch = self._torch
         if not history.is_on(torch) and history.can_tell(torch):
             self._note("the program has switched the history off: there is none behind that moment")
         stem = names.stem(reason, names.ranks(torch)["rank"], step if self.steps else None)
         with _no_collections():
             snapshot = torch.cuda.memory._snapshot()
+            if failed is not None and frames is not None and self._sampling is not None:
+                tell_who_asked(snapshot, failed["device"], frames)
             path = new_file(
                 self.options.folder, stem, ".pickle", lambda file: pickle.dump(snapshot, file, protocol=_PROTOCOL)
             )

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from . import history
+from .callers import frames_here
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -71,11 +72,12 @@ def _out_of_memory(device: int, requested: int, total: int, free: int) -> None:
     Whatever this raised would take the place of the error, so it raises nothing but KeyboardInterrupt.
     """
     failed = {"device": device, "requested_bytes": requested, "total_bytes": total, "free_bytes": free}
+    frames = frames_here(1)
     folders = set()
     for recorder in at_work():
         if recorder.recording and recorder.options.on_oom:
             folder = recorder.options.folder.absolute()
-            recorder._on_out_of_memory(failed, write=folder not in folders)
+            recorder._on_out_of_memory(failed, frames, write=folder not in folders)
             folders.add(folder)
 
 

@@ -302,6 +302,23 @@ def stacks_where_something_is_new():
 
 
 @scenario
+def who_asked_in_a_step_without_stacks():
+    def asks():
+        ask_too_much()
+
+    def asked(**options):
+        with vramwise.record("asked", at_end=False, **options) as recorder:
+            for _ in range(5):
+                recorder.step()
+            with contextlib.suppress(torch.OutOfMemoryError):
+                asks()
+        trace = pickle.loads(recorder.files[0].read_bytes())["device_traces"][0]
+        return [[frame["name"], os.path.basename(frame["filename"])] for frame in trace[-1].get("frames", [])]
+
+    return {"auto": asked(), "python": asked(stacks="python"), "none": asked(context=None)}
+
+
+@scenario
 def stacks_where_another_goes_on():
     first = vramwise.record("goes on", at_end=False).start()
     with vramwise.record("goes on", at_end=False) as other:
