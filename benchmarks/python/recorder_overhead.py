@@ -1,10 +1,18 @@
 """What recording costs a training step: the ratio of step times with and without, in one run.
 
-Kinds of recording take turns, a few steps each, so that a clock that changes hits all of them. The ratio is that
-of medians. A step that is bound by the host (small batches, many small kernels) shows the most; use --batch and
---width to make it so. Needs a GPU.
+Kinds of recording take turns, a few steps each, so that a clock that changes hits all of them. A ratio is that of the
+medians of one round; what is printed is the median over the rounds, with the quartiles. A step that is bound by the
+host (small batches, many small kernels) shows the most; use --batch and --width to make it so.
 
-    python benchmarks/python/recorder_overhead.py
+The history is bounded so that it is full after a step, as it is in a long run: each entry takes the place of one.
+
+With stacks="auto" few steps have stacks. They are measured by themselves, and the ratio over a run is put together
+from both, one step in twenty with stacks.
+
+Needs a GPU, or an emulated one (then the host's part is all there is to a step: the worst case). Not under `vramwise
+rehearse`: that records too, so that nothing here would be switched on or off.
+
+    python benchmarks/python/recorder_overhead.py --seconds 60
     python benchmarks/python/recorder_overhead.py --layers 24 --width 1024 --batch 8 --json
 """
 
@@ -22,6 +30,7 @@ from pathlib import Path
 import torch
 
 import vramwise
+from vramwise.recorder import history, sampling
 
 
 def training_step(layers: int, width: int, batch: int, length: int) -> Callable[[], None]:
@@ -41,10 +50,13 @@ def training_step(layers: int, width: int, batch: int, length: int) -> Callable[
     return step
 
 
+AUTO = "record"
+PROCESSOR, WALL = time.process_time, time.perf_counter
+
 Kind = Callable[[], contextlib.AbstractContextManager[Callable[[], object]]]
 
 
-def kinds(folder: Path) -> dict[str, Kind]:
+def kinds(folder: Path, entries: int) -> dict[str, Kind]:
     """What is compared: each gives what is to be called at the end of a step."""
 
     @contextlib.contextmanager
@@ -53,7 +65,7 @@ def kinds(folder: Path) -> dict[str, Kind]:
 
     @contextlib.contextmanager
     def recorded(**options: object) -> Iterator[Callable[[], object]]:
-        with vramwise.record(folder, at_end=False, **options) as recorder:  # type: ignore[arg-type]
+        with vramwise.record(folder, at_end=False, max_entries=entries, **options) as recorder:  # type: ignore[arg-type]
             yield recorder.step
 
     @contextlib.contextmanager
@@ -62,29 +74,39 @@ def kinds(folder: Path) -> dict[str, Kind]:
 
     return {
         "nothing": nothing,
-        "record": recorded,
+        AUTO: recorded,
+        'record, stacks="python"': lambda: recorded(stacks="python"),
         "record, no stacks": lambda: recorded(context=None),
-        "record, stacks of frees too": lambda: recorded(context="all"),
-        "record, threshold": lambda: recorded(above=1.0),
+        "record, stacks of frees too": lambda: recorded(stacks="python", context="all"),
+        "record, no stacks, threshold": lambda: recorded(context=None, above=1.0),
         "log_memory every step": logged,
         "nothing, once more": nothing,
     }
 
 
-def measure(step: Callable[[], None], kind: Kind, steps: int) -> list[float]:
-    """Seconds of each step, the device's work included."""
-    times = []
+def measure(step: Callable[[], None], kind: Kind, steps: int, clock: Callable[[], float]) -> dict[bool, list[float]]:
+    """Seconds of each step, the device's work included, of those with and without stacks."""
+    times: dict[bool, list[float]] = {True: [], False: []}
     with kind() as end_of_step:
         for number in range(steps + 1):
             torch.cuda.synchronize()
-            begin = time.perf_counter()
+            with_stacks = history.stacks_now()
+            begin = clock()
             step()
             end_of_step()
             torch.cuda.synchronize()
             # The first one after a change meets cold caches.
             if number:
-                times.append(time.perf_counter() - begin)
+                times[with_stacks].append(clock() - begin)
     return times
+
+
+def over_a_run(kind: str, times: dict[bool, list[float]]) -> float:
+    """Seconds that a step takes in the middle, over a long run."""
+    if kind != AUTO:
+        return statistics.median(times[True] + times[False])
+    share = 1 / sampling.EVERY
+    return share * statistics.median(times[True]) + (1 - share) * statistics.median(times[False])
 
 
 def dump_seconds(step: Callable[[], None], folder: Path, steps: int) -> tuple[int, float]:
@@ -107,43 +129,84 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--length", type=int, default=256)
-    parser.add_argument("--steps", type=int, default=10, help="steps of each kind in a round")
+    parser.add_argument("--steps", type=int, default=10, help="steps of each kind in a round, at least 5")
     parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--seconds", type=float, help="no new round after so many seconds, instead of --rounds")
+    parser.add_argument("--cpu", action="store_true", help="count the processor's time: steadier on a busy machine")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
+    if history.is_on(torch):
+        parser.error("somebody records already (vramwise rehearse does), so that every kind would cost the same")
 
     step = training_step(arguments.layers, arguments.width, arguments.batch, arguments.length)
     for _ in range(5):
         step()
+    before = torch.cuda.memory_stats()["allocation.all.allocated"]
+    step()
+    allocations = torch.cuda.memory_stats()["allocation.all.allocated"] - before
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        compared = kinds(folder)
-        times: dict[str, list[float]] = {kind: [] for kind in compared}
-        for _ in range(arguments.rounds):
-            for kind, make in compared.items():
-                times[kind] += measure(step, make, arguments.steps)
+        # A request, a release and its completion.
+        compared = kinds(folder, 3 * allocations)
+        rounds: list[dict[str, dict[bool, list[float]]]] = []
+        began = time.perf_counter()
+        clock = PROCESSOR if arguments.cpu else WALL
+        steps = max(5, arguments.steps)
+        while True:
+            rounds.append({kind: measure(step, make, steps, clock) for kind, make in compared.items()})
+            seconds = time.perf_counter() - began
+            if seconds >= arguments.seconds if arguments.seconds is not None else len(rounds) >= arguments.rounds:
+                break
         entries, seconds = dump_seconds(step, folder, 5 * arguments.steps)
         start = time.perf_counter()
         for _ in range(100):
             vramwise.headroom()
         headroom = (time.perf_counter() - start) / 100
 
-    medians = {kind: statistics.median(each) for kind, each in times.items()}
     report = {
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,
-        "step_ms": {kind: round(seconds * 1e3, 3) for kind, seconds in medians.items()},
-        "ratio": {kind: round(seconds / medians["nothing"], 4) for kind, seconds in medians.items()},
+        "clock": "processor" if arguments.cpu else "wall",
+        "rounds": len(rounds),
+        "allocations_a_step": allocations,
+        "kinds": {kind: summary(kind, rounds) for kind in compared},
         "dump": {"entries": entries, "seconds": round(seconds, 3)},
         "headroom_ms": round(headroom * 1e3, 3),
     }
     if arguments.json:
         print(json.dumps(report, indent=1))
         return
-    print(f"{report['device']}, PyTorch {report['torch']}")
-    for kind, each in medians.items():
-        print(f"  {kind:28} {each * 1e3:9.3f} ms a step   x {each / medians['nothing']:.4f}")
+    print(f"{report['device']}, PyTorch {report['torch']}, {allocations:,} allocations a step, {len(rounds)} rounds")
+    for kind, each in report["kinds"].items():
+        low, high = each["ratio_quartiles"]
+        print(f"  {kind:30} {each['step_ms']:9.3f} ms a step   x {each['ratio']:.4f}   ({low:.4f} to {high:.4f})")
+        for what, value in each.items():
+            if what.startswith("ratio of"):
+                print(f"    {what:28} {'':12}            x {value:.4f}")
     print(f"writing a recording of {entries:,} entries: {seconds:.2f} s; headroom(): {headroom * 1e3:.3f} ms")
+
+
+def summary(kind: str, rounds: list[dict[str, dict[bool, list[float]]]]) -> dict[str, object]:
+    """A kind over all rounds, against the same rounds without recording."""
+    plain = [over_a_run("nothing", each["nothing"]) for each in rounds]
+
+    def ratio(times: list[float]) -> list[float]:
+        return [round(one / other, 4) for one, other in zip(times, plain, strict=True)]
+
+    times = [over_a_run(kind, each[kind]) for each in rounds]
+    ratios = ratio(times)
+    quarters = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else [ratios[0]] * 3
+    found: dict[str, object] = {
+        "step_ms": round(statistics.median(times) * 1e3, 3),
+        "ratio": round(statistics.median(ratios), 4),
+        "ratio_quartiles": [round(quarters[0], 4), round(quarters[2], 4)],
+    }
+    if kind == AUTO:
+        for with_stacks, name in ((True, "with stacks"), (False, "without stacks")):
+            found[f"ratio of steps {name}"] = statistics.median(
+                ratio([statistics.median(each[kind][with_stacks]) for each in rounds])
+            )
+    return found
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ._predict import find_program, program_environment
+from ._program import environment as program_environment
+from .batch_size.predict import find_program
 
 _OPTION = "--vramwise-rehearse"
 _SIZE = re.compile(r"[\d.]+\s*([KMGT]i?B?)?", re.IGNORECASE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ._numbers import whole_number
+
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -17,12 +19,16 @@ def parse_size(size: int | str) -> int:
         ValueError: it is neither, or negative.
         TypeError: it is no number and no text.
     """
-    if isinstance(size, bool) or not isinstance(size, (int, str)):
-        raise TypeError(f"a size is a number of bytes or a text such as '20GiB', not {type(size).__name__}")
-    if isinstance(size, int):
-        number, unit = float(size), 1
-        if size >= 0:
-            return size
+    if not isinstance(size, str):
+        try:
+            bytes_given = whole_number(size, "a size")
+        except TypeError:
+            raise TypeError(
+                f"a size is a number of bytes or a text such as '20GiB', not {type(size).__name__}"
+            ) from None
+        number, unit = float(bytes_given), 1
+        if bytes_given >= 0:
+            return bytes_given
     else:
         text = size.strip().lower().replace("_", "")
         digits = text.rstrip("abcdefghijklmnopqrstuvwxyz ")

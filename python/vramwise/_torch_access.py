@@ -71,7 +71,11 @@ def device_index(torch: Any, device: Any = None) -> int:
     if isinstance(device, int) and not isinstance(device, bool):
         index: int | None = device
     else:
-        known = torch.device(device)
+        try:
+            known = torch.device(device)
+        except (RuntimeError, TypeError):
+            what = "write a number, 'cuda:0' or a torch.device"
+            raise ValueError(f"{device!r} is not a CUDA device: {what}") from None
         if known.type != "cuda":
             raise ValueError(f"{device!r} is not a CUDA device")
         index = known.index

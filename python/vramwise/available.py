@@ -6,14 +6,15 @@ Not here: whether a program fits (``vramwise rehearse``), or what a batch needs.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from . import _largest
-from ._sizes import show_size
+from ._sizes import parse_size, show_size
 from ._state import state
 from ._torch_access import device_index, need_cuda
 from .errors import NotAvailableError
-from .settings import in_force
+from .settings.current import in_force
 
 
 @dataclass(frozen=True)
@@ -67,13 +68,17 @@ class Headroom:
         """Bytes in use on the device that this allocator does not hold: contexts, libraries, other processes."""
         return max(0, self.total_bytes - self.free_bytes - self.reserved_bytes)
 
-    def fits(self, size: int) -> bool:
-        """Whether one request of so many bytes would succeed now.
+    def fits(self, size: float | str) -> bool:
+        """Whether one request of so many bytes (or ``"2GiB"``) would succeed now.
 
         >>> Headroom(0, 0, 100, 10, None, 60, 50, 0, 10, 0, 10, 0, 20, 10).fits(11)
         False
         """
-        return 0 <= size <= self.largest_block_bytes
+        if isinstance(size, str):
+            size = parse_size(size)
+        elif not isinstance(size, Real):
+            raise TypeError(f"a size is a number of bytes or a text such as '2GiB', not {size!r}")
+        return bool(0 <= size <= self.largest_block_bytes)
 
     def __str__(self) -> str:
         limit = "" if self.limit_bytes is None else f", limit {show_size(self.limit_bytes)}"

@@ -6,7 +6,15 @@ import unittest
 
 import batch_support  # noqa: F401 (makes the package importable)
 
-MODULES = ("_bracket", "_micro_size", "_rehearsed_pytest", "_trees", "batch_search", "batch_size", "oom")
+MODULES = (
+    "_rehearsed_pytest",
+    "batch_size.bracket",
+    "batch_size.finder",
+    "batch_size.search",
+    "microbatch.size",
+    "microbatch.trees",
+    "oom",
+)
 
 
 def load_tests(loader, tests, pattern):

@@ -13,11 +13,11 @@ from unittest import mock
 
 from batch_support import HAS_TORCH, less_garbage, needs_torch, out_of_memory
 from vramwise import find_executable_batch_size
-from vramwise._bracket import Bracket
-from vramwise._predict import Prediction, predicted_batch_size
-from vramwise._results import KeptResults
-from vramwise.batch_search import margin_bytes
 from vramwise.batch_size import BatchSizeSearch, TrainingTrial, scale_batch_size, search_batch_size
+from vramwise.batch_size.bracket import Bracket
+from vramwise.batch_size.predict import Prediction, predicted_batch_size
+from vramwise.batch_size.results import KeptResults
+from vramwise.batch_size.search import margin_bytes
 from vramwise.errors import NoBatchFitsError, VramwiseError
 
 if HAS_TORCH:
@@ -119,6 +119,13 @@ class Decorator(unittest.TestCase):
             find_executable_batch_size(lambda: None)()
         with self.assertRaises(ValueError):
             find_executable_batch_size(starting_batch_size=0)
+        for wrong in (None, 8.0, True, "8"):
+            with self.subTest(wrong), self.assertRaisesRegex(TypeError, "starting_batch_size is a whole number"):
+                find_executable_batch_size(starting_batch_size=wrong)
+        with self.assertRaisesRegex(TypeError, "starting_batch_size=3"):
+            find_executable_batch_size(3)
+        with self.assertRaisesRegex(TypeError, "max_trials is a whole number"):
+            search_batch_size(limited(4), max_trials=None)
 
 
 class Steps(unittest.TestCase):

@@ -166,6 +166,31 @@ result["halfway"] = step(torch.optim.AdamW)
 json.dump(result, open("result.json", "w"))
 """
 
+MIXED = """
+import json, torch
+from torch import nn
+from vramwise import MicroBatcher
+
+torch.cuda.set_per_process_memory_fraction((512 << 20) / torch.cuda.get_device_properties(0).total_memory)
+model = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(8)]).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+batch = torch.randn(32768, 1024, device="cuda")
+result = {}
+for name, scaler in (("bfloat16", None), ("float16", torch.amp.GradScaler("cuda"))):
+    def step_fn(part):
+        with torch.autocast("cuda", dtype=getattr(torch, name)):
+            return model(part).float().square().mean()
+    batcher = MicroBatcher(step_fn, model, optimizer, scaler=scaler, max_grad_norm=1.0)
+    def step():
+        one = batcher.step(batch)
+        return [one.retries, len(one.sizes), sum(one.sizes), one.stepped]
+    result[name] = [step(), step()]
+    allocated = torch.cuda.memory_allocated()
+    result[name].append(step())
+    assert torch.cuda.memory_allocated() == allocated, "nothing stays of a step"
+json.dump(result, open("result.json", "w"))
+"""
+
 PREDICTED = """
 import sys
 from vramwise.batch_size import Prediction, find_executable_batch_size
@@ -222,6 +247,14 @@ class OnTheEmulatedGpu(unittest.TestCase):
         self.assertIn("4, 2, 1 samples at once", result["notes"][0])
         self.assertIs(result["optimizer"], False)
         self.assertIn("partly updated", result["halfway"])
+
+    def test_micro_batches_under_mixed_precision(self):
+        for name, outcomes in self.result(MIXED).items():
+            with self.subTest(name):
+                retries, parts, samples, stepped = outcomes[0]
+                self.assertGreaterEqual(retries, 1)
+                self.assertEqual((parts, samples, stepped), (2**retries, 32768, True))
+                self.assertEqual(outcomes[1:], [[0, parts, 32768, True]] * 2, "what fitted is remembered")
 
     def test_a_script_predicts_its_own_batch_size(self):
         done = run_python(self.script(PREDICTED), CUDA_VISIBLE_DEVICES="")

@@ -1,5 +1,6 @@
 """Callbacks: what they do at the moments that frameworks tell them of. The frameworks themselves are tried by the examples."""
 
+import contextlib
 import importlib
 import sys
 import unittest
@@ -34,7 +35,14 @@ class Noted:
         class Recorder:
             recording = property(lambda _: noted.recording)
 
+        @contextlib.contextmanager
+        def phase(name):
+            self.told.append(f"{name} begins")
+            yield
+            self.told.append(f"{name} ends")
+
         recorder = Recorder()
+        recorder.phase = phase
         recorder.start, recorder.stop, recorder.step = start, stop, lambda: self.told.append("step")
         return recorder
 
@@ -101,8 +109,8 @@ class TheTrainerOfTransformers(unittest.TestCase):
         callback.on_prediction_step(None, state, None)
         callback.on_evaluate(None, state, None, metrics={})
         callback.on_train_end(None, state, None)
-        self.assertEqual(noted.told, ["start", "begin", "train", "step", ("log", 1), "scheduled", "eval", "train", "restore",
-                                      "stop"])
+        self.assertEqual(noted.told, ["start", "begin", "train", "step", ("log", 1), "scheduled", "eval begins", "eval",
+                                      "eval ends", "train", "restore", "stop"])
 
     def test_without_transformers_the_error_says_so(self):
         self.addCleanup(modules().stop)
@@ -129,8 +137,18 @@ class LightningUnderBothNames(unittest.TestCase):
         callback.on_train_batch_end(None, None, None, None, 0)
         callback.on_exception(None, None, ValueError())
         callback.on_fit_end(None, None)
-        self.assertEqual(noted.told, ["start", "begin", "train", "eval", "train", "step", ("log", None), "scheduled", "restore",
-                                      "stop", "restore"])
+        self.assertEqual(noted.told, ["start", "begin", "train", "eval begins", "eval", "eval ends", "train", "step",
+                                      ("log", None), "scheduled", "restore", "stop", "restore"])
+
+    def test_an_error_in_the_middle_of_a_validation_ends_that_too(self):
+        lightning = self.package("lightning.pytorch")
+        self.addCleanup(modules(lightning=ModuleType("lightning"), lightning__pytorch=lightning).stop)
+        noted = Noted()
+        callback = importlib.import_module("vramwise.callbacks.lightning").MemoryCallback(recorder=noted.recorder())
+        callback.on_fit_start(None, None)
+        callback.on_validation_start(None, None)
+        callback.on_exception(None, None, ValueError())
+        self.assertEqual(noted.told, ["start", "eval begins", "eval ends", "stop"])
 
     def test_the_one_that_the_program_uses_is_taken(self):
         old = self.package("pytorch_lightning")

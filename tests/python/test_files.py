@@ -251,7 +251,8 @@ def test_tables_have_the_columns_of_the_converted_file(lstm, tmp_path):
     assert table.column_names == header
     assert len(table) == lstm.replay().events
     assert len(lstm.blocks()) > len(lstm.segments()) > 0
-    assert len(lstm.events(device=5)) == 0
+    with pytest.raises(errors.ArgumentError, match="no device 5"):
+        lstm.events(device=5)
 
 
 def test_tables_are_read_over_the_arrow_interface(lstm):
@@ -343,3 +344,93 @@ def test_json_of_a_report_is_plain_data(lstm):
     data = json.loads(lstm.summary().to_json())
     assert data == lstm.summary().to_dict()
     assert data["schema"] == 1
+
+
+def test_spans_are_what_the_program_annotated():
+    snapshot = vramwise.read(LEAK)
+    spans = snapshot.spans()
+    assert {span.name.split("#")[0] for span in spans} == {"Optimizer.zero_grad", "Optimizer.step"}
+    steps = [span for span in spans if span.name.startswith("Optimizer.step")]
+    assert len(steps) == 10
+    assert all(one.last <= other.first for one, other in zip(steps, steps[1:]))
+    assert 0 <= steps[0].first < steps[0].last <= snapshot.event_count() == 11735
+
+
+def test_a_slice_is_what_the_program_cuts(tmp_path):
+    part = vramwise.read(LEAK).slice(5000, 6000)
+    printed("slice", LEAK, "--from", 5000, "--to", 6000, "-o", tmp_path / "part.pickle")
+    written = vramwise.read(tmp_path / "part.pickle")
+    assert part.event_count() == written.event_count() >= 1000
+    assert part.replay().to_dict()["verify"] == written.replay().to_dict()["verify"]
+    assert part.name.endswith("[5000:6000]")
+    # The part of a part is a part.
+    assert 10 <= part.slice(0, 10).event_count() < 50
+
+
+@pytest.mark.parametrize(("first", "last"), [(-1, 5), (0, -5), (6, 5), (0, 11736), (11736, None)])
+def test_what_is_no_part_is_refused(first, last):
+    with pytest.raises(errors.ArgumentError):
+        vramwise.read(LEAK).slice(first, last)
+
+
+def test_a_device_that_is_not_there_is_refused_everywhere():
+    snapshot = vramwise.read(LEAK)
+    for ask in (snapshot.spans, snapshot.event_count, lambda device: snapshot.slice(0, 5, device=device)):
+        with pytest.raises(errors.ArgumentError, match="no device 7"):
+            ask(device=7)
+
+
+def test_each_phase_of_a_history_is_tuned_and_the_whole_can_be_replayed():
+    snapshot = vramwise.read(LEAK)
+    schedule = vramwise.SettingsSchedule.from_history(snapshot, ["Optimizer.step"], candidates=8)
+    report = schedule.reports["Optimizer.step"]
+    assert len(report.files) == 4
+    assert report.recommended.peak_reserved_bytes <= report.baseline.peak_reserved_bytes
+    steps = [span for span in snapshot.spans() if span.name.startswith("Optimizer.step")]
+    assert set(schedule.changes) <= {event for span in steps for event in (span.first, span.last)}
+    assert snapshot.replay(conf_at=schedule.changes).stats["reserved_bytes.all.peak"] > 0
+
+
+def test_phases_that_are_not_there_and_options_that_mean_nothing():
+    of = vramwise.SettingsSchedule.from_history
+    with pytest.raises(errors.ArgumentError, match=r"Optimizer\.step"):
+        of(LEAK, ["evaluation"])
+    with pytest.raises(errors.ArgumentError, match="end of step 2"):
+        of(LEAK, [3])
+    with pytest.raises(ValueError, match="slices"):
+        of(LEAK, ["Optimizer.step"], slices=0)
+    with pytest.raises(TypeError):
+        of(LEAK, ["Optimizer.step"], colour="blue")
+
+
+@pytest.mark.parametrize("source", [None, 3, ["a.pickle"]])
+def test_what_is_no_source_is_told(source):
+    with pytest.raises(TypeError, match="from a path, from bytes"):
+        vramwise.read(source)
+
+
+@pytest.mark.parametrize("log", [None, 3, b"CUDA out of memory"])
+def test_what_is_no_log_is_told(log):
+    with pytest.raises(TypeError, match="the log is a text"):
+        vramwise.explain_text(log)
+
+
+def test_tables_of_a_device_that_is_not_there_are_refused():
+    snapshot = vramwise.read(LEAK)
+    for ask in (snapshot.events, snapshot.blocks, snapshot.segments):
+        for device in (7, -1):
+            with pytest.raises(errors.ArgumentError, match=f"no device {device}"):
+                ask(device=device)
+
+
+def test_what_is_compared_and_tuned_together_is_a_snapshot():
+    snapshot = vramwise.read(LEAK)
+    for ask in (snapshot.diff, snapshot.tune, lambda other: snapshot.replay(addresses=other)):
+        with pytest.raises(TypeError, match="is no Snapshot"):
+            ask("snapshot.pickle")
+    with pytest.raises(TypeError, match="a mapping from events"):
+        snapshot.replay(conf_at=[5])
+    with pytest.raises(TypeError, match="are a text"):
+        snapshot.replay(conf_at={5: None})
+    with pytest.raises(TypeError, match="first is a whole number"):
+        snapshot.slice("a")

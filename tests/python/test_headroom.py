@@ -130,6 +130,10 @@ class Arithmetic(unittest.TestCase):
     def test_a_negative_size_fits_nowhere(self):
         self.assertFalse(room(free=100).fits(-1))
         self.assertTrue(room(free=100).fits(100 * MIB))
+        self.assertTrue(room(free=100).fits(100.0 * MIB) and room(free=100).fits("100MiB"))
+        self.assertFalse(room(free=100).fits("101MiB"))
+        with self.assertRaisesRegex(TypeError, "not None"):
+            room(free=100).fits(None)
 
 
 class WithoutADevice(unittest.TestCase):

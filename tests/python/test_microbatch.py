@@ -4,7 +4,6 @@
 
 import dataclasses
 import gc
-import sys
 import types
 import unittest
 import unittest.mock
@@ -436,6 +435,19 @@ class Recorder:
         self.reasons.append(reason)
 
 
+class WhatOfFsdpCannotBeForgotten(unittest.TestCase):
+    def test_nothing_is_tried_again_where_a_release_is_unknown(self):
+        from vramwise.microbatch.parallel import forget_sharded_attempt
+
+        def state(self):
+            raise AttributeError("no state")
+
+        sharded = type("FSDPModule", (), {"__module__": "torch.distributed.fsdp.later", "_get_fsdp_state": state})()
+        model = types.SimpleNamespace(modules=lambda: [types.SimpleNamespace(), sharded])
+        self.assertIn("cannot forget an interrupted pass (AttributeError: no state)", forget_sharded_attempt(model))
+        self.assertIsNone(forget_sharded_attempt(types.SimpleNamespace(modules=lambda: [types.SimpleNamespace()])))
+
+
 @needs_torch
 class Around(unittest.TestCase):
     def test_a_recorder_keeps_the_failed_attempt(self):
@@ -450,9 +462,8 @@ class Around(unittest.TestCase):
         self.assertEqual(recorder.reasons, ["oom-retry"])
         # Without one being named, those at work; not where they heard of it from the allocator.
         heard = Recorder()
-        heard.options.on_oom, heard._failed = True, {"device": 0}
-        triggers = types.SimpleNamespace(_innermost_first=lambda: [recorder, heard])
-        with unittest.mock.patch.dict(sys.modules, {"vramwise.recorder.triggers": triggers}):
+        heard.options.on_oom, heard.heard_failure = True, True
+        with unittest.mock.patch("vramwise.recorder.attempts.at_work", lambda: [recorder, heard]):
             MicroBatcher(step_fn, model).backward(batch)
         self.assertEqual((recorder.reasons, heard.reasons), (["oom-retry"] * 2, []))
 
@@ -464,9 +475,21 @@ class Around(unittest.TestCase):
             ({"min_size": 0}, "at least 1"),
             ({"reduction": "sum", "weight_fn": len}, "sums need no weights"),
             ({"ddp_sync": "later"}, "'agreed' or 'overlapped'"),
+            ({"max_grad_norm": -1.0}, "above 0"),
+            ({"grow_after": -1}, "at least 0"),
         ):
             with self.assertRaisesRegex(ValueError, words):
                 MicroBatcher(step_fn, model, **options)
+        for options, words in (
+            ({"min_size": None}, "whole number"),
+            ({"micro_batch_size": 1.5}, "whole number"),
+            ({"cut": "rows"}, "a vramwise.microbatch.Cut"),
+            ({"weight_fn": 3}, "weight_fn is a function"),
+        ):
+            with self.subTest(options), self.assertRaisesRegex(TypeError, words):
+                MicroBatcher(step_fn, model, **options)
+        with self.assertRaisesRegex(TypeError, "step_fn is a function"):
+            MicroBatcher(None, model)
         with self.assertRaisesRegex(ValueError, "give model="):
             MicroBatcher(step_fn)
         with self.assertRaisesRegex(ValueError, "needs optimizer="):

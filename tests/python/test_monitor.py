@@ -20,7 +20,7 @@ import emulated
 sys.path.insert(0, str(emulated.PACKAGE))
 
 import vramwise
-from vramwise.writers import JsonLines, PrometheusTextfile, TensorBoard, writers_for
+from vramwise.monitor.writers import JsonLines, PrometheusTextfile, TensorBoard, writers_for
 
 MIB = emulated.MIB
 

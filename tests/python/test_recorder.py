@@ -10,6 +10,7 @@ import tempfile
 import textwrap
 import unittest
 import warnings
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -23,6 +24,7 @@ from vramwise.recorder import history, names, triggers
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 WHY_NOT = emulated.why_not()
+ALL_STACKS = None if WHY_NOT else history.why_not_some_stacks(SimpleNamespace(__version__=version("torch")))
 
 
 @unittest.skipIf(WHY_NOT, WHY_NOT)
@@ -156,7 +158,7 @@ class OnTheEmulatedDevice(unittest.TestCase):
     def test_a_history_that_the_program_ends_is_told(self):
         seen = self.seen["a_history_that_the_program_ends"]
         self.assertEqual(len(seen["files"]), 2)
-        self.assertIn("switched the history off", seen["notes"][0])
+        self.assertIn("switched the history off", "\n".join(seen["notes"]))
 
     def test_a_signal_writes_a_file_and_reaches_the_handler_that_was_there(self):
         seen = self.seen["signals"]
@@ -182,6 +184,36 @@ class OnTheEmulatedDevice(unittest.TestCase):
     def test_at_the_end_of_the_process_the_last_file_is_written(self):
         self.assertTrue((self.folder / "process/end_rank0.pickle").is_file())
         self.assertEqual(self.about("process/end_rank0.info")["reason"], "end")
+
+    @unittest.skipIf(ALL_STACKS, ALL_STACKS)
+    def test_some_steps_have_stacks_and_the_description_says_which(self):
+        seen = self.seen["stacks_in_some_steps"]
+        self.assertEqual([n for n, with_stacks in enumerate(seen["some"]) if with_stacks], [0, 1, 2, 20, 40])
+        self.assertEqual((seen["told"], seen["stacks"]), ([0, 1, 2, 20, 40], "auto"))
+
+    @unittest.skipIf(ALL_STACKS, ALL_STACKS)
+    def test_steps_have_stacks_where_something_is_new(self):
+        # The step after one that reserved more, what happens in a named part, and the three after a failure.
+        steps = self.seen["stacks_where_something_is_new"]["new"]
+        found = [n for n, with_stacks in enumerate(steps) if with_stacks]
+        self.assertEqual(found, [0, 1, 2, 6, 9, 11, 15, 16], "8 and 9 have two allocations each, the second with stacks")
+
+    def test_a_failed_request_has_its_stack_in_every_step(self):
+        seen = self.seen["who_asked_in_a_step_without_stacks"]
+        self.assertEqual(seen["auto"][:3], [["ask_too_much", "record_scenarios.py"], ["asks", "record_scenarios.py"],
+                                            ["asked", "record_scenarios.py"]])
+        self.assertEqual(seen["auto"], seen["python"], "as PyTorch has it")
+        self.assertEqual(seen["none"], [])
+
+    @unittest.skipIf(ALL_STACKS, ALL_STACKS)
+    def test_who_goes_on_with_the_history_has_all_stacks(self):
+        seen = self.seen["stacks_where_another_goes_on"]
+        self.assertEqual(seen["steps"], [True] * 3 + [False] * 3 + [True] * 2)
+        self.assertEqual((seen["every"], seen["none"]), ([True] * 6, [False] * 6))
+
+    def test_whether_pytorch_records_can_be_asked_before_cuda_begins(self):
+        seen = self.seen["nothing_has_begun"]
+        self.assertEqual((seen["on"], seen["began"]), (False, False))
 
     def test_nothing_is_left_behind(self):
         seen = self.seen["nothing_is_left_of_it"]
@@ -242,7 +274,9 @@ def fake_torch(**cuda):
         "memory": SimpleNamespace(_record_memory_history=switch, _snapshot=lambda: {"device_traces": [[1, 2]]}),
         **cuda,
     }
+    profiler = SimpleNamespace(profiler=SimpleNamespace(record_function=mock.MagicMock()))
     return SimpleNamespace(cuda=SimpleNamespace(**functions), _C=SimpleNamespace(), calls=calls, __version__="2.6.0",
+                           autograd=profiler,
                            version=SimpleNamespace(cuda="12.4", hip=None))
 
 
@@ -308,6 +342,25 @@ class WithAFakeTorch(unittest.TestCase):
         self.assertEqual(torch.calls, [("all", "state", "python", 7), (None, "all", "all", 1)])
         self.assertIn("no observer for failed allocations", recorder.notes[0])
 
+    def test_a_release_that_forgets_annotations_gets_all_stacks_and_is_not_switched(self):
+        torch = fake_torch()
+        self.use(torch)
+        with vramwise.record(self.folder, at_end=False) as recorder:
+            for _ in range(5):
+                recorder.step()
+        self.assertEqual(len(torch.calls), 2)
+        self.assertTrue(any("all steps have stacks: PyTorch 2.6" in note for note in recorder.notes))
+
+    def test_a_block_within_a_block_of_the_same_recorder_ends_nothing(self):
+        self.use(fake_torch())
+        with vramwise.record(self.folder) as recorder:
+            with recorder:
+                pass
+            self.assertTrue(recorder.recording)
+            self.assertEqual(recorder.files, [])
+        self.assertFalse(recorder.recording)
+        self.assertEqual([file.name for file in recorder.files], ["end_rank0.pickle"])
+
     def test_a_snapshot_whose_description_fails_is_there_all_the_same(self):
         self.use(fake_torch())
         with mock.patch("vramwise.recorder.about.describe", side_effect=OSError("no space")):
@@ -370,6 +423,25 @@ class Arguments(unittest.TestCase):
         ]:
             with self.subTest(wrong), self.assertRaisesRegex((ValueError, TypeError), why):
                 vramwise.record("out", **wrong)
+
+    def test_whole_numbers_are_pythons_or_what_counts_as_one(self):
+        class Three:
+            def __index__(self):
+                return 3
+
+        options = vramwise.record("out", every=Three(), above=Three()).options
+        self.assertEqual((options.every, type(options.every), options.above), (3, int, 3))
+        for wrong in ({"keep": 2.0}, {"keep": True}, {"on_signal": True}, {"above": True}):
+            with self.subTest(wrong), self.assertRaises(TypeError):
+                vramwise.record("out", **wrong)
+
+    def test_names_are_texts(self):
+        recorder = vramwise.record("out")
+        for wrong in (None, 3):
+            with self.assertRaisesRegex(TypeError, "a phase has a name"), recorder.phase(wrong):
+                pass
+            with self.assertRaisesRegex(TypeError, "reason is a word"):
+                recorder.dump(wrong)
 
     def test_a_reason_is_part_of_a_name(self):
         with self.assertRaisesRegex(ValueError, "part of a file's name"):

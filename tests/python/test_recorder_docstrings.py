@@ -9,7 +9,8 @@ import emulated
 
 sys.path.insert(0, str(emulated.PACKAGE))
 
-MODULES = ["_conf", "_largest", "_sizes", "_torch_access", "available", "reading", "recorder.names", "recorder.options"]
+MODULES = ["_counters", "_largest", "_sizes", "_torch_access", "available", "settings.strings", "recorder.callers", "recorder.names", "recorder.options",
+           "recorder.sampling"]
 
 
 class Docstrings(unittest.TestCase):

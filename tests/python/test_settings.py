@@ -15,7 +15,8 @@ import emulated
 sys.path.insert(0, str(emulated.PACKAGE))
 
 import vramwise
-from vramwise import _conf, settings
+from vramwise.settings import current as settings
+from vramwise.settings import history, strings
 
 MIB = emulated.MIB
 WHY_NOT = emulated.why_not()
@@ -183,19 +184,19 @@ class EachRelease(unittest.TestCase):
 class Strings(unittest.TestCase):
     def test_the_first_variable_that_is_set_counts(self):
         environment = {"PYTORCH_ALLOC_CONF": "a:1", "PYTORCH_HIP_ALLOC_CONF": "b:2"}
-        self.assertEqual(_conf.from_environment(environment), "b:2")
-        self.assertEqual(_conf.from_environment({}), "")
+        self.assertEqual(strings.from_environment(environment), "b:2")
+        self.assertEqual(strings.from_environment({}), "")
 
     def test_forms_that_end_the_process_are_refused(self):
         for text, position in [("max_split_size_mb", 0), ("a:1,b", 4), ("a:1, :2", 5), ("a:1 , b:", 6), ("a=1", 0)]:
             with self.subTest(text), self.assertRaises(vramwise.VramwiseError) as caught:
-                _conf.options(text)
+                strings.options(text)
             self.assertEqual(caught.exception.position, position)
 
     def test_what_is_read_is_written_again(self):
         text = "expandable_segments:True,roundup_power2_divisions:[256:1,512:2,>:4]"
-        self.assertEqual(_conf.text_of(_conf.options(text)), text)
-        self.assertEqual(_conf.options(" a:1 ,, b : 2,"), {"a": "1", "b": "2"})
+        self.assertEqual(strings.text_of(strings.options(text)), text)
+        self.assertEqual(strings.options(" a:1 ,, b : 2,"), {"a": "1", "b": "2"})
 
 
 class Schedules(unittest.TestCase):
@@ -214,6 +215,15 @@ class Schedules(unittest.TestCase):
             self.assertEqual(schedule.settings_for(7), "max_split_size_mb:64")
         with self.assertRaisesRegex(ValueError, "counted from 0"):
             vramwise.SettingsSchedule({-1: ""})
+
+    def test_what_is_no_schedule_is_told(self):
+        for wrong, why in ((None, "a mapping"), (["train"], "a mapping"), ({"train": None}, "are a text"), ({1.5: ""}, "whole number"),
+                           ({True: ""}, "whole number")):
+            with self.subTest(wrong), self.assertRaisesRegex(TypeError, why):
+                vramwise.SettingsSchedule(wrong)
+        for wrong in (None, 3, b"max_split_size_mb:64"):
+            with self.subTest(wrong), self.assertRaisesRegex(TypeError, "or a mapping"):
+                vramwise.set_allocator_settings(wrong)
 
     def test_an_option_of_another_phase_is_set_back(self):
         with mock.patch.object(settings, "allocator_settings", lambda: "max_split_size_mb:64"):
@@ -242,8 +252,42 @@ class Schedules(unittest.TestCase):
         report = json.loads(done.stdout)
         with mock.patch.object(settings, "allocator_settings", lambda: ""):
             schedule = vramwise.SettingsSchedule.from_tune({"train": report})
-            self.assertEqual(_conf.options(schedule.settings_for("train")) | _conf.options(report["recommended"]["conf"]),
-                             _conf.options(schedule.settings_for("train")))
+            self.assertEqual(strings.options(schedule.settings_for("train")) | strings.options(report["recommended"]["conf"]),
+                             strings.options(schedule.settings_for("train")))
+
+
+def span(name, first, last):
+    return SimpleNamespace(name=name, first=first, last=last)
+
+
+class PhasesOfAHistory(unittest.TestCase):
+    SPANS = (span("eval", 10, 20), span("train#0", 0, 30), span("eval", 40, 50), span("empty", 5, 5),
+             span("vramwise.step#0", 0, 12), span("vramwise.step#1", 12, 25), span("vramwise.step#2", 25, 60))
+
+    def parts(self, *phases):
+        return [(part.phase, part.first, part.last) for part in history.parts(self.SPANS, phases, 70)]
+
+    def test_a_name_is_found_wherever_it_is_with_and_without_a_number(self):
+        self.assertEqual(self.parts("eval", "train"), [("train", 0, 30), ("eval", 10, 20), ("eval", 40, 50)])
+
+    def test_a_step_begins_a_phase_that_lasts_to_the_next(self):
+        self.assertEqual(self.parts(0, 2), [(0, 0, 25), (2, 25, 70)])
+        self.assertEqual(self.parts(3, 1), [(1, 12, 60), (3, 60, 70)])
+
+    def test_what_is_not_there_is_said(self):
+        for phases, why in [(("evaluation",), "there are: eval, train, empty, vramwise.step"), (("empty",), "has events"),
+                            ((5,), "no end of step 4"), ((-1,), "no end of step"), ((), "at least one"),
+                            (("eval", 0), "not both"), ((True,), "not both"), ((1.5,), "not both")]:
+            with self.subTest(phases), self.assertRaisesRegex(vramwise.VramwiseError, why):
+                self.parts(*phases)
+
+    def test_the_innermost_phase_decides_and_nothing_is_set_twice(self):
+        found = history.parts(self.SPANS, ["train", "eval"], 70)
+        self.assertEqual(history.changes(found, {"train": "t", "eval": "e"}, "b", 70),
+                         {0: "t", 10: "e", 20: "t", 30: "b", 40: "e", 50: "b"})
+        self.assertEqual(history.changes(found, {"train": "b", "eval": "e"}, "b", 70), {10: "e", 20: "b", 40: "e", 50: "b"})
+        steps = history.parts(self.SPANS, [0, 2], 70)
+        self.assertEqual(history.changes(steps, {0: "x", 2: "y"}, "b", 70), {0: "x", 25: "y"})
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 //! a report comes out, and nothing is printed.
 
 use std::ffi::OsString;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,6 +16,7 @@ use crate::Status;
 use crate::args::Cli;
 use crate::commands;
 use crate::context::Context;
+use crate::input;
 
 /// What a command is to find under a name instead of a file.
 #[derive(Clone, Debug)]
@@ -86,4 +88,34 @@ pub fn read_path(path: &Path) -> Result<Snapshot, Failure> {
 pub fn read_bytes(bytes: &[u8], name: &Path) -> Result<Snapshot, Failure> {
     vramwise_trace::read_slice(bytes, &ReadOptions::default())
         .map_err(|error| Failure::unreadable(name, error))
+}
+
+/// Cuts a part out of a history, as `vramwise slice` does: the events `range` of a device, or of the first that has a
+/// history. `name` is what errors call the snapshot.
+///
+/// # Errors
+/// Where there is no such part, or the state behind it cannot be known.
+pub fn slice(
+    snapshot: &Snapshot,
+    name: &Path,
+    device: Option<u32>,
+    range: Range<usize>,
+) -> Result<Snapshot, Failure> {
+    let (number, _) = input::device_or_first(snapshot, name, device)?;
+    let options = commands::slice::options(snapshot, None, None);
+    commands::slice::cut(snapshot, name, number, range, &options).map(|sliced| sliced.snapshot)
+}
+
+/// The annotated blocks of a device, or of the first that has a history.
+///
+/// # Errors
+/// Where there is no such device, or no history.
+pub fn spans(
+    snapshot: &Snapshot,
+    name: &Path,
+    device: Option<u32>,
+) -> Result<Vec<(String, Range<usize>)>, Failure> {
+    let (number, _) = input::device_or_first(snapshot, name, device)?;
+    let found = vramwise_files::spans::spans(snapshot, number);
+    Ok(found.into_iter().map(|span| (span.name, span.events)).collect())
 }

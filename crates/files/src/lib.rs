@@ -9,6 +9,7 @@
 pub mod convert;
 pub mod redact;
 pub mod slice;
+pub mod spans;
 
 pub use redact::redact;
 pub use slice::slice;

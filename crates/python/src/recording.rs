@@ -66,6 +66,29 @@ impl Recording {
         self.snapshot.devices.iter().map(sum).collect()
     }
 
+    /// The annotated blocks of a device, or of the first with a history: name, first event, first event behind.
+    #[pyo3(signature = (device=None))]
+    fn spans(&self, py: Python<'_>, device: Option<u32>) -> PyResult<Vec<(String, usize, usize)>> {
+        let (snapshot, name) = (Arc::clone(&self.snapshot), self.name.clone());
+        let spans = work::run(py, move |_| embed::spans(&snapshot, &name, device))?;
+        Ok(spans.into_iter().map(|(name, events)| (name, events.start, events.end)).collect())
+    }
+
+    /// The events `first` up to, but without, `last` as a recording of their own.
+    #[pyo3(signature = (first, last, name, device=None))]
+    fn slice(
+        &self,
+        py: Python<'_>,
+        first: usize,
+        last: usize,
+        name: PathBuf,
+        device: Option<u32>,
+    ) -> PyResult<Self> {
+        let (snapshot, file) = (Arc::clone(&self.snapshot), self.name.clone());
+        let part = work::run(py, move |_| embed::slice(&snapshot, &file, device, first..last))?;
+        Ok(Self { name, snapshot: Arc::new(part) })
+    }
+
     /// The table `"events"`, `"blocks"` or `"segments"`, of all devices or of one.
     #[pyo3(signature = (kind, device=None))]
     fn table(&self, py: Python<'_>, kind: &str, device: Option<u32>) -> PyResult<Table> {

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from ..monitor import MemoryMonitor
 from ..recorder import Recorder
-from ..schedule import SettingsSchedule
+from ..settings import SettingsSchedule
 
 TRAIN = "train"
 EVALUATE = "eval"
@@ -13,8 +15,8 @@ EVALUATE = "eval"
 class Hooks:
     """A recorder, a monitor and a schedule, driven together; any of them may be missing.
 
-    A recorder that is not at work yet is begun with the training, and stopped with it. The schedule's phases are
-    ``"train"`` and ``"eval"``, or numbers of steps.
+    A recorder that is not at work yet is begun with the training, and stopped with it; evaluations are the phase
+    ``"eval"`` in its history. The schedule's phases are ``"train"`` and ``"eval"``, or numbers of steps.
     """
 
     def __init__(
@@ -26,6 +28,8 @@ class Hooks:
         self._recorder, self._monitor, self._schedule = recorder, monitor, schedule
         self._ours = False
         self._evaluating = False
+        # What the recorder calls an evaluation, while there is one.
+        self._phase = ExitStack()
 
     def begin(self) -> None:
         """Training begins."""
@@ -50,18 +54,25 @@ class Hooks:
         """Evaluation begins; may be told for each of its batches."""
         if not self._evaluating:
             self._evaluating = True
+            if self._recorder is not None:
+                self._phase.enter_context(self._recorder.phase(EVALUATE))
             if self._schedule is not None:
                 self._schedule.enter_if_there(EVALUATE)
 
     def end_evaluation(self) -> None:
         """Evaluation has ended, if there was any."""
         if self._evaluating:
-            self._evaluating = False
+            self._end_phase()
             if self._schedule is not None:
                 self._schedule.enter_if_there(TRAIN)
 
+    def _end_phase(self) -> None:
+        self._evaluating = False
+        self._phase.close()
+
     def end(self) -> None:
-        """Training has ended, well or with an error."""
+        """Training has ended, well or with an error, maybe in the middle of an evaluation."""
+        self._end_phase()
         if self._schedule is not None:
             self._schedule.restore()
         if self._recorder is not None and self._ours:

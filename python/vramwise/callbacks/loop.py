@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ..monitor import MemoryMonitor
 from ..recorder import Recorder
-from ..schedule import SettingsSchedule
+from ..settings import SettingsSchedule
 from ._hooks import Hooks
 
 _T = TypeVar("_T")

@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import NotAvailableError
 from ..monitor import MemoryMonitor
 from ..recorder import Recorder
-from ..schedule import SettingsSchedule
+from ..settings import SettingsSchedule
 from ._hooks import Hooks
 
 try:

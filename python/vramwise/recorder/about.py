@@ -41,6 +41,7 @@ def describe(
     reason: str,
     step: int | None,
     options: Options,
+    steps_with_stacks: list[int] | None,
     notes: list[str],
     failed: dict[str, int] | None = None,
 ) -> str:
@@ -53,6 +54,7 @@ def describe(
         reason: why it was written.
         step: how many steps had ended, or the one that just did; ``None`` without steps.
         options: what the recorder was asked for.
+        steps_with_stacks: the last steps whose allocations have stacks, ``None`` where that is the same for all.
         notes: what is not as asked.
         failed: what the allocator said of the failed request, where there was one: ``device``,
             ``requested_bytes``, ``total_bytes``, ``free_bytes``.
@@ -72,6 +74,7 @@ def describe(
             "max_entries": options.max_entries,
             "context": options.context,
             "stacks": options.stacks,
+            "steps_with_stacks": steps_with_stacks,
             "entries": entries,
             "oldest_overwritten": [count >= options.max_entries for count in entries],
             "notes": notes,

@@ -15,7 +15,7 @@ def record(
     *,
     max_entries: int = 200_000,
     context: Context | None = "alloc",
-    stacks: Stacks = "python",
+    stacks: Stacks = "auto",
     on_oom: bool = True,
     oom_limit: int = 3,
     on_signal: int | str | None = None,
@@ -44,7 +44,11 @@ def record(
             keeps them in host memory, about 1 KB each with stacks; writing 200,000 takes about 3 seconds.
         context: which entries have stacks: ``"alloc"`` (allocations), ``"all"`` (frees too), ``"state"`` (only what
             is live) or ``None`` (quickest; enough for ``vramwise tune``).
-        stacks: ``"python"``, or ``"all"`` for C++ frames too, which can make writing a file take minutes.
+        stacks: ``"auto"``: Python stacks in the first three steps and every twentieth, where memory has just grown or
+            run out, and in parts named by :meth:`Recorder.phase`; always, where :meth:`Recorder.step` is never called,
+            and before PyTorch 2.11, which would forget the steps.
+            ``"python"``: at every allocation, which a program that waits for its host feels. ``"all"``: C++ frames
+            too, which can make writing a file take minutes.
         on_oom: write one when an allocation fails, before the error is raised.
         oom_limit: at most so many of those, for programs that try again and again.
         on_signal: write one when this signal comes, such as ``"SIGUSR1"``. A handler that was there is called

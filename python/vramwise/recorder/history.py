@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import inspect
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .._torch_access import torch_version
 from .options import Options
+
+# Seen of 2.9 that it forgets them, of 2.11 and 2.15 that they do not.
+_KEEPS_ANNOTATIONS = (2, 11)
 
 
 @dataclass
@@ -22,28 +26,31 @@ class _Shared:
     users: int = 0
     # The options that the history was switched on with, where that was done here.
     ours: Options | None = None
+    stacks_now: bool = True
 
 
 _shared = _Shared()
 
 
-def begin(torch: Any, options: Options) -> str | None:
+def begin(torch: Any, options: Options) -> tuple[str | None, bool]:
     """Switches the history on, or joins the one that is on.
 
     Returns:
-        What is not as the options say because somebody else began the history, or ``None``.
+        What is not as the options say because somebody else began the history, or ``None``; and whether it was
+        switched on here, so that this recorder says which steps have stacks.
 
     Raises:
         RuntimeError: PyTorch cannot record with the allocator that is in use.
     """
     with _shared.lock:
-        note = None
+        note, began = None, False
         ours = _shared.ours if _shared.users else None
         if _shared.users == 0 and is_on(torch):
             note = "the history was already on, begun by the program: its own max_entries and stacks stay"
         elif _shared.users == 0:
             _switch_on(torch, options)
             ours = options
+            _shared.stacks_now = began = True
         elif ours is not None and _shape(ours) != _shape(options):
             note = (
                 f"another recorder began the history: its max_entries={ours.max_entries}, context={ours.context!r} "
@@ -51,7 +58,7 @@ def begin(torch: Any, options: Options) -> str | None:
             )
         _shared.ours = ours
         _shared.users += 1
-        return note
+        return note, began
 
 
 def end(torch: Any) -> None:
@@ -73,6 +80,31 @@ def forget() -> None:
     _shared.lock, _shared.users, _shared.ours = threading.Lock(), 0, None
 
 
+def stacks(torch: Any, wanted: bool) -> None:
+    """From now on, allocations get stacks or do not. What was recorded stays; takes some microseconds."""
+    with _shared.lock:
+        if _shared.ours is None or wanted == _shared.stacks_now or not is_on(torch):
+            return
+        _switch_on(torch, _shared.ours if wanted else replace(_shared.ours, context=None))
+        _shared.stacks_now = wanted
+
+
+def why_not_some_stacks(torch: Any) -> str | None:
+    """Why stacks cannot be switched on and off within a recording of this release; ``None`` where they can."""
+    version = torch_version(torch)
+    if version >= _KEEPS_ANNOTATIONS:
+        return None
+    return (
+        f"all steps have stacks: PyTorch {version[0]}.{version[1]} would forget its annotations, and with them the "
+        "steps, where stacks are switched off in between (2.11 does not)"
+    )
+
+
+def stacks_now() -> bool:
+    """Whether allocations get stacks at this moment, as far as that was decided here."""
+    return _shared.users > 0 and _shared.stacks_now
+
+
 def can_tell(torch: Any) -> bool:
     """Whether this release can be asked whether it records."""
     return hasattr(torch._C, "_cuda_isHistoryEnabled")
@@ -81,6 +113,10 @@ def can_tell(torch: Any) -> bool:
 def is_on(torch: Any) -> bool:
     """Whether PyTorch records now; ``False`` where this release cannot tell."""
     ask = getattr(torch._C, "_cuda_isHistoryEnabled", None)
+    begun = getattr(torch.cuda, "is_initialized", None)
+    if begun is not None and not begun():
+        # There is no allocator yet, and to ask it ends the process.
+        return False
     try:
         return bool(ask()) if ask is not None else False
     except RuntimeError:
@@ -96,7 +132,7 @@ def _switch_on(torch: Any, options: Options) -> None:
     switch = torch.cuda.memory._record_memory_history
     wanted = {
         "context": options.context,
-        "stacks": options.stacks,
+        "stacks": "python" if options.stacks == "auto" else options.stacks,
         "max_entries": options.max_entries,
         # Steps may be marked from another thread than the one that begins.
         "global_record_annotations": True,

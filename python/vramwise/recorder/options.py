@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from .._numbers import whole_number
 from .._sizes import parse_size
 
 Context = Literal["alloc", "all", "state"]
-Stacks = Literal["python", "all"]
+Stacks = Literal["auto", "python", "all"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,9 @@ class Options:
         max_entries: entries of history that PyTorch keeps for each device; older ones are overwritten.
         context: for which entries stacks are kept: ``"alloc"``, ``"all"`` (those of frees too), ``"state"``
             (only live blocks) or ``None``.
-        stacks: ``"python"``, or ``"all"`` for C++ frames too, which makes files slow to write.
+        stacks: ``"python"`` for all of those, ``"auto"`` for those of some steps (see
+            :class:`vramwise.recorder.sampling.Sampling`), or ``"all"`` for C++ frames too, which makes files slow to
+            write.
         on_oom: whether a file is written when an allocation fails.
         oom_limit: how many of those at most.
         on_signal: number of the signal that asks for a file; ``None`` = none.
@@ -37,7 +40,7 @@ class Options:
     folder: Path
     max_entries: int = 200_000
     context: Context | None = "alloc"
-    stacks: Stacks = "python"
+    stacks: Stacks = "auto"
     on_oom: bool = True
     oom_limit: int = 3
     on_signal: int | None = None
@@ -52,14 +55,17 @@ class Options:
             value = getattr(self, name)
             if value is None and name == "every":
                 continue
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise TypeError(f"{name} is a whole number, not {value!r}")
-            if value < 1:
-                raise ValueError(f"{name} is {value}, but must be at least 1")
+            # Frozen, but still being made.
+            object.__setattr__(self, name, whole_number(value, name, least=1))
         if self.context not in ("alloc", "all", "state", None):
             raise ValueError(f'context is {self.context!r}; write "alloc", "all", "state" or None')
-        if self.stacks not in ("python", "all"):
-            raise ValueError(f'stacks is {self.stacks!r}; write "python" or "all"')
+        if self.stacks not in ("auto", "python", "all"):
+            raise ValueError(f'stacks is {self.stacks!r}; write "auto", "python" or "all"')
+
+    @property
+    def samples(self) -> bool:
+        """Whether only the allocations of some steps get stacks."""
+        return self.stacks == "auto" and self.context is not None
 
 
 def threshold(above: float | str | None) -> float | None:
@@ -87,10 +93,12 @@ def signal_number(which: int | str | None) -> int | None:
     """The number of a signal given by number or by name (``"SIGUSR1"``, ``"usr1"``).
 
     Raises:
-        ValueError: this system has no such signal, or it cannot be handled.
+        ValueError, TypeError: this system has no such signal, or it cannot be handled.
     """
     if which is None:
         return None
+    if isinstance(which, bool):
+        raise TypeError(f"on_signal is a signal such as 'SIGUSR1', not {which}")
     if isinstance(which, str):
         name = which.upper()
         found = getattr(signal, name if name.startswith("SIG") else f"SIG{name}", None)

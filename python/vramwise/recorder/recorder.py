@@ -13,12 +13,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .._atomic import new_file, replace_text
+from .._counters import counter
 from .._say import warn
 from .._torch_access import need_torch, why_no_cuda
 from ..errors import NotAvailableError
-from ..reading import counter
+from ..oom import is_oom_error
 from . import about, history, names, triggers
+from .callers import Frames, tell_who_asked
 from .options import Options
+from .sampling import Sampling
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -73,11 +76,20 @@ class Recorder:
         self._periodic: list[Path] = []
         self._above = False
         self._failed: dict[str, int] | None = None
+        # Of the recorder that began the history, where not all steps have stacks.
+        self._sampling: Sampling | None = None
+        self._stacks_in_step = True
+        self._blocks = 0
 
     @property
     def recording(self) -> bool:
         """Whether it is at work, in this process."""
         return self._torch is not None and self._pid == os.getpid()
+
+    @property
+    def heard_failure(self) -> bool:
+        """Whether PyTorch's allocator has told of a failed allocation in the step under way."""
+        return self._failed is not None
 
     def start(self) -> Recorder:
         """Begins. Does nothing where it has begun already.
@@ -95,18 +107,22 @@ class Recorder:
             return self._not_recording(why, "cuda")
         try:
             torch.cuda.init()
-            note = history.begin(torch, self.options)
+            note, began = history.begin(torch, self.options)
         except RuntimeError as error:
             first = (str(error).splitlines() or ["RuntimeError"])[0]
             return self._not_recording(f"PyTorch keeps no history here ({first})", "memory history")
         self._pid, self._torch, self._span = os.getpid(), torch, None
+        samples = began and self.options.samples
+        all_stacks = history.why_not_some_stacks(torch) if samples else None
+        self._sampling = Sampling(self.steps) if samples and all_stacks is None else None
+        self._stacks_in_step = True
         try:
             unheard = triggers.attach(torch, self)
         except BaseException:
             self._torch = None
             history.end(torch)
             raise
-        self.notes += [text for text in (note, unheard) if text is not None]
+        self.notes += [text for text in (note, unheard, all_stacks) if text is not None]
         return self
 
     def stop(self) -> None:
@@ -122,6 +138,9 @@ class Recorder:
                 self._write("end")
         finally:
             torch, self._torch = self._torch, None
+            with contextlib.suppress(Exception):
+                # Another recorder may go on with the history, and nobody would say which steps have stacks.
+                self._stacks(torch, True)
             with contextlib.suppress(Exception):
                 triggers.detach(self)
             with contextlib.suppress(Exception):
@@ -145,6 +164,9 @@ class Recorder:
             self._open_span(number)
         self._close_span()
         self._open_span(number + 1)
+        if self._sampling is not None:
+            self._stacks_in_step = self._sampling.begins(number + 1, _reserved(self._torch))
+            self._stacks(self._torch, self._stacks_in_step)
         every = self.options.every
         if every is not None and self.steps % every == 0:
             self._write_periodic(number)
@@ -156,12 +178,24 @@ class Recorder:
         """Marks a part of the program in the history, such as ``"evaluation"``: a block for ``with``.
 
         ``vramwise inspect --by phase`` groups by it, and ``vramwise leaks --marker NAME`` counts by it.
+
+        Raises:
+            TypeError: the name is no text.
         """
+        if not isinstance(name, str):
+            raise TypeError(f"a phase has a name, not {name!r}")
         if not self.recording:
             yield
             return
-        with self._torch.autograd.profiler.record_function(name):
-            yield
+        torch, sampled = self._torch, self._sampling is not None and self._sampling.enters(name)
+        if sampled:
+            self._stacks(torch, True)
+        try:
+            with torch.autograd.profiler.record_function(name):
+                yield
+        finally:
+            if sampled and self.recording:
+                self._stacks(torch, self._stacks_in_step)
 
     def dump(self, reason: str = "manual") -> Path | None:
         """Writes a snapshot now.
@@ -174,31 +208,52 @@ class Recorder:
             is a warning.
 
         Raises:
-            ValueError: the reason cannot be part of a name.
+            ValueError, TypeError: the reason cannot be part of a name.
         """
+        if not isinstance(reason, str):
+            raise TypeError(f"reason is a word, not {reason!r}")
         if not reason.replace("-", "").isalnum():
             raise ValueError(f"reason is {reason!r}: use letters, digits and '-', since it is part of a file's name")
         return self._write(reason) if self.recording else None
 
     def __enter__(self) -> Self:
         self.start()
+        self._blocks += 1
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        ran_out = kind is not None and _ran_out(kind, error)
+        self._blocks -= 1
+        if self._blocks > 0:
+            # The block around this one goes on.
+            return
+        ran_out = is_oom_error(error)
         if ran_out and self._failed is None and self.recording and self.options.on_oom:
             # It did not come by way of the allocator, but from a library that asked the driver itself.
             self._write("oom")
         # Up to there the history is in a file already, and the user's error is not to wait for another.
         self._stop(self.options.at_end and not (ran_out and self.options.on_oom))
 
-    def _on_out_of_memory(self, failed: dict[str, int], write: bool) -> None:
+    def _on_out_of_memory(self, failed: dict[str, int], frames: Frames, write: bool) -> None:
         self._failed = failed
         if write and self._ooms < self.options.oom_limit:
             self._ooms += 1
-            self._write("oom", failed=failed)
+            self._write("oom", failed=failed, frames=frames)
+            if self._sampling is not None:
+                # What the program does about it, and whether it runs out again, is worth more than a few milliseconds.
+                self._sampling.is_of_interest(self.steps)
+                self._stacks_in_step = True
+                self._stacks(self._torch, True)
+
+    def _stacks(self, torch: Any, wanted: bool) -> None:
+        """Whether allocations get stacks from now on, where that is for this recorder to say."""
+        if self._sampling is None:
+            return
+        try:
+            history.stacks(torch, wanted)
+        except Exception as error:  # noqa: BLE001 - the program that is recorded must go on
+            self._note(f"stacks were not switched {'on' if wanted else 'off'} ({type(error).__name__}: {error})")
 
     def _write_periodic(self, step: int) -> None:
         path = self._write("periodic", step)
@@ -223,7 +278,13 @@ class Recorder:
             self._above |= reserved > limit
         return self._above and not before
 
-    def _write(self, reason: str, step: int | None = None, failed: dict[str, int] | None = None) -> Path | None:
+    def _write(
+        self,
+        reason: str,
+        step: int | None = None,
+        failed: dict[str, int] | None = None,
+        frames: Frames | None = None,
+    ) -> Path | None:
         """Writes a snapshot and its description; a failure is one warning, and only interrupts leave."""
         with _turn.lock:
             if _turn.taken:
@@ -231,20 +292,22 @@ class Recorder:
                 return None
             _turn.taken = True
             try:
-                return self._written(reason, self.steps if step is None else step, failed)
+                return self._written(reason, self.steps if step is None else step, failed, frames)
             except Exception as error:  # noqa: BLE001 - the program that is recorded must go on
                 self._could_not(f"no snapshot written to {self.options.folder} ({type(error).__name__}: {error})")
                 return None
             finally:
                 _turn.taken = False
 
-    def _written(self, reason: str, step: int, failed: dict[str, int] | None) -> Path:
+    def _written(self, reason: str, step: int, failed: dict[str, int] | None, frames: Frames | None) -> Path:
         torch = self._torch
         if not history.is_on(torch) and history.can_tell(torch):
             self._note("the program has switched the history off: there is none behind that moment")
         stem = names.stem(reason, names.ranks(torch)["rank"], step if self.steps else None)
         with _no_collections():
             snapshot = torch.cuda.memory._snapshot()
+            if failed is not None and frames is not None and self._sampling is not None:
+                tell_who_asked(snapshot, failed["device"], frames)
             path = new_file(
                 self.options.folder, stem, ".pickle", lambda file: pickle.dump(snapshot, file, protocol=_PROTOCOL)
             )
@@ -257,6 +320,7 @@ class Recorder:
                 reason=reason,
                 step=step if self.steps else None,
                 options=self.options,
+                steps_with_stacks=list(self._sampling.last_steps) if self._sampling is not None else None,
                 notes=self.notes,
                 failed=failed,
             )
@@ -291,17 +355,12 @@ class Recorder:
             span.__exit__(None, None, None)
 
 
-def _ran_out(kind: type[BaseException], error: BaseException | None) -> bool:
-    """Whether an exception says that a device's memory ran out."""
-    if any(base.__name__ == "OutOfMemoryError" for base in kind.__mro__):
-        return True
-    if not issubclass(kind, RuntimeError):
-        return False
+def _reserved(torch: Any) -> int:
+    """Bytes reserved on the current device, 0 where that cannot be had. Takes some microseconds."""
     try:
-        text = str(error).lower()
-    except Exception:  # noqa: BLE001 - an error that cannot be printed
-        return False
-    return "out of memory" in text or "_status_alloc_failed" in text
+        return counter(torch.cuda.memory_stats_as_nested_dict(), "reserved_bytes.all.current")
+    except Exception:  # noqa: BLE001 - the program that is recorded must go on
+        return 0
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from . import history
+from .callers import frames_here
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -71,16 +72,17 @@ def _out_of_memory(device: int, requested: int, total: int, free: int) -> None:
     Whatever this raised would take the place of the error, so it raises nothing but KeyboardInterrupt.
     """
     failed = {"device": device, "requested_bytes": requested, "total_bytes": total, "free_bytes": free}
+    frames = frames_here(1)
     folders = set()
-    for recorder in _innermost_first():
+    for recorder in at_work():
         if recorder.recording and recorder.options.on_oom:
             folder = recorder.options.folder.absolute()
-            recorder._on_out_of_memory(failed, write=folder not in folders)
+            recorder._on_out_of_memory(failed, frames, write=folder not in folders)
             folders.add(folder)
 
 
 def _at_exit() -> None:
-    for recorder in _innermost_first():
+    for recorder in at_work():
         recorder.stop()
 
 
@@ -93,7 +95,8 @@ def _in_child() -> None:
     after_fork()
 
 
-def _innermost_first() -> list[Recorder]:
+def at_work() -> list[Recorder]:
+    """The recorders that record now, innermost first."""
     return list(reversed(_at_work))
 
 
@@ -114,7 +117,7 @@ def _unhandle(number: int) -> None:
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
-    for recorder in _innermost_first():
+    for recorder in at_work():
         if recorder.options.on_signal == number:
             recorder.dump("signal")
     former = _before.get(number)
@@ -123,7 +126,7 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
         then(number, frame)
     elif former == signal.SIG_DFL and number not in _FOR_USERS:
         # What would have ended the process still does, and soon: who sends this seldom waits long.
-        for recorder in _innermost_first():
+        for recorder in at_work():
             recorder._stop(write=False)
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)

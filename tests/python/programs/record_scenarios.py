@@ -44,6 +44,12 @@ def is_on():
 
 
 @scenario
+def nothing_has_begun():
+    # PyTorch has no allocator yet.
+    return {"on": history.is_on(torch), "began": torch.cuda.is_initialized()}
+
+
+@scenario
 def a_training():
     with vramwise.record("training", every=2, keep=1, above="300MiB", context="all") as recorder:
         for number in range(6):
@@ -257,6 +263,85 @@ def files_never_replace_files():
     about = json.loads(Path("same/end_rank3.info").read_text())
     del os.environ["RANK"], os.environ["WORLD_SIZE"]
     return {"files": files("same"), "rank": about["rank"], "world_size": about["world_size"]}
+
+
+def with_stacks(recorder):
+    """By step, whether what the step allocated has stacks; the recorder's last file says so too."""
+    trace = pickle.loads(recorder.dump().read_bytes())["device_traces"][0]
+    return [bool(entry.get("frames")) for entry in trace if entry["action"] == "alloc" and entry["size"] == 12500]
+
+
+@scenario
+def stacks_in_some_steps():
+    with vramwise.record("some", at_end=False) as recorder:
+        for _ in range(45):
+            torch.empty(12500, dtype=torch.uint8, device="cuda")
+            recorder.step()
+        steps = with_stacks(recorder)
+    about = json.loads(recorder.files[0].with_suffix(".info").read_text())
+    return {"some": steps, "told": about["recording"]["steps_with_stacks"], "stacks": about["recording"]["stacks"]}
+
+
+@scenario
+def stacks_where_something_is_new():
+    with vramwise.record("new", at_end=False) as recorder:
+        for number in range(16):
+            torch.empty(12500, dtype=torch.uint8, device="cuda")
+            if number == 5:
+                kept = torch.empty(400 << 20, dtype=torch.uint8, device="cuda")
+            if number == 12:
+                with contextlib.suppress(torch.OutOfMemoryError):
+                    ask_too_much()
+            if number in (8, 9):
+                with recorder.phase("evaluation"):
+                    torch.empty(12500, dtype=torch.uint8, device="cuda")
+            recorder.step()
+        steps = with_stacks(recorder)
+        del kept
+    return {"new": steps}
+
+
+@scenario
+def who_asked_in_a_step_without_stacks():
+    def asks():
+        ask_too_much()
+
+    def asked(**options):
+        with vramwise.record("asked", at_end=False, **options) as recorder:
+            for _ in range(5):
+                recorder.step()
+            with contextlib.suppress(torch.OutOfMemoryError):
+                asks()
+        trace = pickle.loads(recorder.files[0].read_bytes())["device_traces"][0]
+        return [[frame["name"], os.path.basename(frame["filename"])] for frame in trace[-1].get("frames", [])]
+
+    return {"auto": asked(), "python": asked(stacks="python"), "none": asked(context=None)}
+
+
+@scenario
+def stacks_where_another_goes_on():
+    first = vramwise.record("goes on", at_end=False).start()
+    with vramwise.record("goes on", at_end=False) as other:
+        for _ in range(6):
+            torch.empty(12500, dtype=torch.uint8, device="cuda")
+            other.step()
+            first.step()
+        first.stop()
+        torch.empty(12500, dtype=torch.uint8, device="cuda")
+        other.step()
+        torch.empty(12500, dtype=torch.uint8, device="cuda")
+        steps = with_stacks(other)
+    with vramwise.record("all", stacks="python", at_end=False) as recorder:
+        for _ in range(6):
+            torch.empty(12500, dtype=torch.uint8, device="cuda")
+            recorder.step()
+        every = with_stacks(recorder)
+    with vramwise.record("none", context=None, at_end=False) as recorder:
+        for _ in range(6):
+            torch.empty(12500, dtype=torch.uint8, device="cuda")
+            recorder.step()
+        none = with_stacks(recorder)
+    return {"steps": steps, "every": every, "none": none}
 
 
 @scenario

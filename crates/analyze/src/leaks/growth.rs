@@ -15,7 +15,8 @@ struct Series {
 }
 
 impl Series {
-    fn of(group: &Group, ends: usize) -> Self {
+    /// At the ends of the steps `watched`, of `ends` in all.
+    fn of(group: &Group, ends: usize, watched: &[usize]) -> Self {
         let (mut bytes, mut blocks) = (vec![0i128; ends + 1], vec![0i128; ends + 1]);
         for span in &group.spans {
             let (from, to) = (span.from as usize, span.to as usize);
@@ -29,7 +30,8 @@ impl Series {
                 *sum += change;
                 Some(u64::try_from(*sum).unwrap_or(0))
             });
-            running.take(ends).collect()
+            let all: Vec<u64> = running.take(ends).collect();
+            watched.iter().map(|step| all[*step]).collect()
         };
         Self { bytes: sums(bytes), blocks: sums(blocks) }
     }
@@ -102,13 +104,14 @@ fn leaks(series: &Series, from: usize) -> Option<f64> {
 pub(super) fn judge(
     groups: Vec<Group>,
     ends: usize,
+    watched: &[usize],
     mut name: impl FnMut(&Group) -> (String, Vec<String>),
 ) -> (Vec<Leak>, Vec<Filled>) {
-    let from = warm_up(ends);
+    let from = warm_up(watched.len());
     let mut leaking: Vec<Leak> = Vec::new();
     let mut filled: BTreeMap<String, Filled> = BTreeMap::new();
     for group in groups {
-        let series = Series::of(&group, ends);
+        let series = Series::of(&group, ends, watched);
         if let Some(confidence) = leaks(&series, from) {
             let (place, frames) = name(&group);
             leaking.push(leak(place, frames, &series, from, confidence));
@@ -118,7 +121,7 @@ pub(super) fn judge(
             let entry = filled.entry(place.clone());
             let entry = entry.or_insert(Filled { place, bytes: 0, last_step: 0 });
             entry.bytes = entry.bytes.saturating_add(bytes);
-            entry.last_step = entry.last_step.max(step);
+            entry.last_step = entry.last_step.max(watched[step - 1] + 1);
         }
     }
     leaking.sort_by(|a, b| {

@@ -55,8 +55,8 @@ impl Group {
     }
 }
 
-/// All blocks that live across the end of a step; `ends` are numbers of events, ascending.
-pub(super) fn groups(device: &DeviceTrace, ends: &[usize]) -> Vec<Group> {
+/// All blocks that live across the end of a step; `ends` are numbers of events, ascending. By stack, or else by size.
+pub(super) fn groups(device: &DeviceTrace, ends: &[usize], by_stack: bool) -> Vec<Group> {
     let events = &device.events;
     // A block leaves when the program gives it back, even where other streams still use it.
     let requests = events.action.contains(&Action::FreeRequested);
@@ -66,7 +66,8 @@ pub(super) fn groups(device: &DeviceTrace, ends: &[usize]) -> Vec<Group> {
         let first = ends.partition_point(|end| *end <= from);
         let last = ends.partition_point(|end| *end <= to);
         if first < last {
-            let stack = events.stack.get(from).copied().unwrap_or(StackId::NONE);
+            let stack = events.stack.get(from).copied().filter(|_| by_stack);
+            let stack = stack.unwrap_or(StackId::NONE);
             let size = events.size[from];
             let by_size = if stack == StackId::NONE { size } else { 0 };
             let span = Span { from: first as u32, to: last as u32, bytes: size };

@@ -3,7 +3,8 @@
 //! The history is cut into steps: by a marker that the user names, by annotations that repeat, or by
 //! the period that is found in the history itself. What is live at the end of each step is summed up
 //! for every stack (or, without stacks, every size). Growth in step after step up to the end of the
-//! history is a leak; a cache that fills and stays is none, and neither is anything that falls again.
+//! history is a leak; a cache that fills and stays is none, and neither is anything that falls again. Where only some
+//! steps were recorded with stacks, those are looked at and the others left out.
 //!
 //! Not here: who keeps the memory. A history knows where a block was allocated, and nothing of the
 //! references to it.
@@ -11,6 +12,7 @@
 mod growth;
 mod lifetimes;
 mod period;
+mod sampled;
 mod steps;
 
 use vramwise_trace::{DeviceTrace, Snapshot};
@@ -121,11 +123,14 @@ fn one(
     if answer.steps.too_few() {
         return Ok(answer);
     }
-    let groups = lifetimes::groups(device, &answer.steps.ends);
+    let ends = &answer.steps.ends;
+    let watched = sampled::Watched::of(device, ends);
+    let mut groups = lifetimes::groups(device, ends, watched.by_stack);
+    watched.only(&mut groups);
     let mut namer = Namer::new(snapshot, By::Stack, options.frames);
-    let watched = answer.steps.ends.len();
-    (answer.leaks, answer.filled) =
-        growth::judge(groups, watched, |group| group.named(snapshot, &mut namer));
+    (answer.leaks, answer.filled) = growth::judge(groups, ends.len(), &watched.steps, |group| {
+        group.named(snapshot, &mut namer)
+    });
     Ok(answer)
 }
 

@@ -80,26 +80,42 @@ fn a_marker_that_does_not_occur_is_refused_with_those_that_do() {
 
 /// A history of steps: each allocates and frees `temporaries`, and keeps the blocks that `kept` says.
 fn history(steps: usize, temporaries: &[u64], kept: impl Fn(usize) -> Vec<u64>) -> Snapshot {
+    history_with(steps, temporaries, kept, |_| false)
+}
+
+/// The same, where some steps have stacks: of what is kept `train.py:1`, of all else `train.py:2`.
+fn history_with(
+    steps: usize,
+    temporaries: &[u64],
+    kept: impl Fn(usize) -> Vec<u64>,
+    stacks: impl Fn(usize) -> bool,
+) -> Snapshot {
     let mut events = String::new();
     let mut marks = String::new();
     let (mut addr, mut time) = (1u64 << 20, 1000u64);
-    let mut entry = |action: &str, addr: u64, size: u64, time: u64| {
+    let mut entry = |action: &str, addr: u64, size: u64, time: u64, line: Option<u32>| {
         let comma = if events.is_empty() { "" } else { "," };
+        let frames = line.map_or(String::new(), |line| {
+            format!(
+                ",\"frames\":[{{\"filename\":\"train.py\",\"line\":{line},\"name\":\"train\"}}]"
+            )
+        });
         let _ = write!(
             events,
-            "{comma}{{\"action\":\"{action}\",\"addr\":{addr},\"size\":{size},\"stream\":0,\"time_us\":{time}}}"
+            "{comma}{{\"action\":\"{action}\",\"addr\":{addr},\"size\":{size},\"stream\":0,\"time_us\":{time}{frames}}}"
         );
     };
     for step in 0..steps {
+        let line = |line| stacks(step).then_some(line);
         for size in kept(step) {
-            entry("alloc", addr, size, time);
+            entry("alloc", addr, size, time, line(1));
             addr += 1 << 30;
             time += 1;
         }
         for size in temporaries {
-            entry("alloc", addr, *size, time);
-            entry("free_requested", addr, *size, time + 1);
-            entry("free_completed", addr, *size, time + 1);
+            entry("alloc", addr, *size, time, line(2));
+            entry("free_requested", addr, *size, time + 1, None);
+            entry("free_completed", addr, *size, time + 1, None);
             addr += 1 << 30;
             time += 2;
         }
@@ -139,6 +155,52 @@ fn three_steps_are_too_few_to_tell() {
     let short = history(3, &[4096], |_| vec![1 << 20]);
     let found = found(&short);
     assert!(found.steps.too_few() && found.leaks.is_empty());
+}
+
+/// As the recorder samples: the first steps, then one in twenty.
+fn sampled(step: usize) -> bool {
+    step < 3 || step.is_multiple_of(20)
+}
+
+#[test]
+fn where_some_steps_have_stacks_a_leak_has_its_true_size_and_line() {
+    let snapshot = history_with(100, &[4096], |_| vec![1 << 20], sampled);
+    let found = found(&snapshot);
+    assert_eq!(found.leaks.len(), 1, "{:?}", found.leaks);
+    let leak = &found.leaks[0];
+    assert_eq!((leak.place.as_str(), leak.bytes_per_step), ("train.py:1 train", 1 << 20));
+    // 7 steps have stacks, the first one is passed over, and the rest is watched from the second on.
+    assert_eq!((leak.steps, leak.grew), (5, 5));
+}
+
+#[test]
+fn what_is_kept_for_one_step_is_no_leak_where_some_steps_have_stacks() {
+    let mut snapshot = history_with(100, &[4096], |_| vec![1 << 20], sampled);
+    let events = &mut snapshot.devices[0].events;
+    let kept: Vec<usize> = (0..events.len()).filter(|i| events.size[*i] == 1 << 20).collect();
+    // Each step's block gets the address of the last one but one, which must have gone.
+    for (n, at) in kept.iter().enumerate() {
+        events.addr[*at] = 1 + (n as u64 % 2);
+    }
+    assert_eq!(found(&snapshot).leaks, []);
+}
+
+#[test]
+fn where_too_few_steps_have_stacks_the_size_is_named() {
+    let snapshot = history_with(18, &[4096], |_| vec![1 << 20], sampled);
+    let found = found(&snapshot);
+    assert_eq!(found.leaks.len(), 1, "{:?}", found.leaks);
+    let leak = &found.leaks[0];
+    assert_eq!((leak.bytes_per_step, leak.steps, leak.grew), (1 << 20, 15, 15));
+    assert!(leak.place.starts_with("blocks of 1.00 MiB"), "{}", leak.place);
+}
+
+#[test]
+fn a_cache_that_fills_names_the_step_where_some_have_stacks() {
+    let kept = |step| if step < 30 { vec![1 << 20] } else { vec![] };
+    let found = found(&history_with(140, &[4096], kept, sampled));
+    assert_eq!(found.leaks, []);
+    assert_eq!(found.filled[0].last_step, 21);
 }
 
 proptest! {

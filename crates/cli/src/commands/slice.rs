@@ -1,11 +1,13 @@
 //! `vramwise slice FILE --from N --to M -o OUT`.
 
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
 use serde::Serialize;
-use vramwise_files::slice::slice;
+use vramwise_files::slice::{Sliced, slice};
 use vramwise_replay::{Recording, VerifyOptions, recorded_config};
+use vramwise_trace::Snapshot;
 use vramwise_types::TorchVersion;
 
 use crate::Status;
@@ -81,36 +83,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     let product = context.product(false)?;
     let snapshot = input::read(&args.file, context)?;
     let (number, device) = input::device(&snapshot, &args.file, context)?;
-    let count = device.events.len();
-    let to = args.to.unwrap_or(count);
-    if args.from > to || to > count {
-        return Err(Failure::new(format!(
-            "--from {} --to {to} is no part of the history, which has {}",
-            args.from,
-            counted(count as u64, "event")
-        ))
-        .at(input::shown(&args.file)));
-    }
-    if args.from == to {
-        return Err(Failure::new(format!(
-            "the slice would be empty: --to {to} is the first event that is not in it, and --from {to} the first that is"
-        ))
-        .at(input::shown(&args.file))
-        .hint(if to < count {
-            format!("to keep event {to}, write --to {}", to + 1)
-        } else {
-            format!("the last event is {}", count - 1)
-        }));
-    }
-    let version = input::version(args.torch, &snapshot);
-    let (config, _) = recorded_config(snapshot.settings.as_ref(), version);
-    let mut options = VerifyOptions::new(config, version);
-    options.limit = args.capacity;
-    let sliced = slice(&snapshot, number, args.from..to, &options).map_err(|why| {
-        Failure::new(format!("the state behind event {to} is not known: {why}"))
-            .at(input::shown(&args.file))
-            .hint("without --to, the slice ends in the state that the file shows")
-    })?;
+    let to = args.to.unwrap_or(device.events.len());
+    let options = options(&snapshot, args.torch, args.capacity);
+    let sliced = cut(&snapshot, &args.file, number, args.from..to, &options)?;
     if !sliced.exact {
         context.warn(&format!(
             "{}: no replay reproduces this history, so that sizes of blocks at the end of the slice are estimates",
@@ -152,6 +127,55 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     }
     context.deliver(&product, &content, &report, &text)?;
     Ok(Status::Fine)
+}
+
+/// How the history is to be read for a slice.
+pub(crate) fn options(
+    snapshot: &Snapshot,
+    torch: Option<TorchVersion>,
+    capacity: Option<u64>,
+) -> VerifyOptions {
+    let version = input::version(torch, snapshot);
+    let (config, _) = recorded_config(snapshot.settings.as_ref(), version);
+    let mut options = VerifyOptions::new(config, version);
+    options.limit = capacity;
+    options
+}
+
+/// The events `range` of a device as a snapshot of their own.
+pub(crate) fn cut(
+    snapshot: &Snapshot,
+    file: &Path,
+    number: u32,
+    range: Range<usize>,
+    options: &VerifyOptions,
+) -> Result<Sliced, Failure> {
+    let count = snapshot.devices[number as usize].events.len();
+    let (from, to) = (range.start, range.end);
+    if from > to || to > count {
+        return Err(Failure::new(format!(
+            "--from {from} --to {to} is no part of the history, which has {}",
+            counted(count as u64, "event")
+        ))
+        .at(input::shown(file)));
+    }
+    if from == to {
+        let hint = if to < count {
+            format!("to keep event {to}, write --to {}", to + 1)
+        } else {
+            format!("the last event is {}", count.saturating_sub(1))
+        };
+        return Err(Failure::new(format!(
+            "the slice would be empty: --to {to} is the first event that is not in it, and --from {to} the first that is"
+        ))
+        .at(input::shown(file))
+        .hint(hint));
+    }
+    slice(snapshot, number, range, options).map_err(|why| {
+        Failure::new(format!("the state behind event {to} is not known: {why}"))
+            .at(input::shown(file))
+            .hint("without --to, the slice ends in the state that the file shows")
+    })
 }
 
 /// Why a slice cannot be reproduced from what it holds, although the whole could.

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ._atomic import replace_text
-from ._torch_access import torch_if_loaded
+from .._atomic import replace_text
+from .._torch_access import torch_if_loaded
 
 
 def cache_directory() -> Path:
@@ -34,7 +34,7 @@ def cache_directory() -> Path:
 
 def surroundings() -> dict[str, Any]:
     """What a batch size depends on besides the user's program: the card, torch, this package."""
-    from . import __version__
+    from .. import __version__
 
     torch = torch_if_loaded()
     facts: dict[str, Any] = {"vramwise": __version__, "torch": str(getattr(torch, "__version__", None))}

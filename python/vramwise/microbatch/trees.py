@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import VramwiseError
+from ..errors import VramwiseError
 
 
 class BatchShapeError(VramwiseError, ValueError):

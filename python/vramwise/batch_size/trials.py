@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ._rng import RngState
-from ._torch_access import torch_if_loaded
+from .._rng import RngState
+from .._torch_access import torch_if_loaded
 
 if TYPE_CHECKING:
     from typing_extensions import Self

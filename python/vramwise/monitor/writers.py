@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, Union, cast
 
-from ._atomic import replace_text
+from .._atomic import replace_text
 from .reading import MemoryReading
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import logging
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ._torch_access import torch_if_loaded
-from .errors import NotAvailableError
+from .. import _program
+from .._torch_access import torch_if_loaded
+from ..errors import NotAvailableError
 
 _log = logging.getLogger("vramwise.batch_size")
 
@@ -117,7 +116,7 @@ def ask_fit(
 def _largest(line: list[str], timeout_s: float) -> int | None:
     # A rank's child is no rank of the parent's group.
     ranks = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
-    environment = {name: value for name, value in program_environment().items() if name not in ranks}
+    environment = {name: value for name, value in _program.environment().items() if name not in ranks}
     try:
         done = subprocess.run(
             line,
@@ -154,25 +153,9 @@ def find_program() -> str | None:
     own = os.environ.get("VRAMWISE_BIN")
     if own:
         return own if Path(own).is_file() else None
-    installed = _installation()
-    if installed is not None:
-        with contextlib.suppress(NotAvailableError):
-            return str(installed.program())
-    return shutil.which("vramwise")
-
-
-def program_environment() -> dict[str, str]:
-    """The environment in which the program finds the libraries that were installed with this package."""
-    installed = _installation()
-    return dict(os.environ) if installed is None else dict(installed.environment())
-
-
-def _installation() -> Any | None:
-    """What knows where the installed program lies; not there where this package is used from its source."""
-    try:
-        return importlib.import_module("._program", __package__)
-    except ImportError:
-        return None
+    with contextlib.suppress(NotAvailableError):
+        return _program.program()
+    return None
 
 
 def _device_bytes() -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._trees import BatchShapeError, Cut
+from .trees import BatchShapeError, Cut
 
 
 @dataclass(frozen=True)

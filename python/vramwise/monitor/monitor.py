@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ._say import warn
-from ._torch_access import device_index, need_torch, why_no_cuda
+from .._numbers import whole_number
+from .._say import warn
+from .._torch_access import device_index, need_torch, why_no_cuda
+from ..recorder.names import ranks
 from .reading import MemoryReading, read_memory
-from .recorder.names import ranks
 from .writers import Target, writers_for
 
 if TYPE_CHECKING:
@@ -33,12 +34,9 @@ class MemoryMonitor:
         reset_peaks: bool = False,
         driver: bool = True,
     ) -> None:
-        if isinstance(every, bool) or not isinstance(every, int):
-            raise TypeError(f"every is a whole number of steps, not {every!r}")
-        if every < 1:
-            raise ValueError(f"every is {every}, but must be at least 1")
+        self._every = whole_number(every, "every", least=1)
         self._writers = writers_for(to)
-        self._every, self._label, self._device = every, label, device
+        self._label, self._device = label, device
         self._reset_peaks, self._driver = reset_peaks, driver
         self._failed = False
         self._off = False

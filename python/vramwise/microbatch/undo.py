@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Literal
 
-from ._rng import RngState
+from .._rng import RngState
 
 # Larger buffers are tables (masks, rotary embeddings) rather than running statistics.
 _LARGEST_BUFFER_BYTES = 16 << 20

@@ -5,16 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from . import _conf
-from .errors import SettingsError, UnreadableFileError
+from .._numbers import whole_number
+from ..errors import SettingsError, UnreadableFileError
+from . import strings
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from ..files import Snapshot
+    from ..reports import TuneReport
 
 
 class SettingsSchedule:
@@ -41,23 +45,31 @@ class SettingsSchedule:
         release_cache: call ``torch.cuda.empty_cache()`` where settings change, so that no block cached under the old
             ones is left. That waits for the device, and memory must be taken again.
 
+    Attributes:
+        current: what this schedule has set last; ``None`` = nothing yet.
+        reports: from :meth:`from_history`, what was found for each phase.
+        changes: from :meth:`from_history`, which settings begin to hold before which event of the recording: what
+            ``snapshot.replay(conf_at=...)`` takes.
+
     Raises:
+        ValueError, TypeError: a phase is neither a name nor a step, or its settings are no text.
         SettingsError: a string is refused, or has an option that cannot change while the program runs.
     """
 
     def __init__(self, phases: Mapping[str | int, str], *, release_cache: bool = False) -> None:
-        from .settings import check_allocator_settings
+        from .current import check_allocator_settings
 
-        self._phases = {name: _conf.options(text) for name, text in phases.items()}
+        phases = _named(phases)
+        self._phases = {name: strings.options(text) for name, text in phases.items()}
         for name, text in phases.items():
-            if isinstance(name, bool) or (isinstance(name, int) and name < 0):
-                raise ValueError(f"{name!r} is no step: steps are counted from 0")
-            for option, why in _conf.FIXED_AT_START.items():
+            for option, why in strings.FIXED_AT_START.items():
                 if option in self._phases[name]:
                     raise SettingsError(
                         f"phase {name!r}: {option} cannot change while the program runs: {why}", settings=text
                     )
             check_allocator_settings(text)
+        self.reports: dict[str | int, TuneReport] = {}
+        self.changes: dict[int, str] = {}
         self._steps = sorted(name for name in phases if isinstance(name, int))
         self._release_cache = release_cache
         self._base: str | None = None
@@ -70,8 +82,8 @@ class SettingsSchedule:
     ) -> SettingsSchedule:
         """A schedule of what ``vramwise tune --json`` recommends for each phase.
 
-        A report is about the whole of a recording. For one per phase, record each phase by itself, or cut a recording
-        with ``vramwise slice``, and tune each.
+        A report is about the whole of a recording: for one per phase, record each phase by itself. Where one recording
+        has them all, :meth:`from_history` does it.
 
         Args:
             reports: for each phase (or first step) a report: a file, or what ``json.load`` gives of one.
@@ -84,22 +96,76 @@ class SettingsSchedule:
         phases = {phase: _recommended(report) for phase, report in reports.items()}
         return cls(phases, release_cache=release_cache)
 
+    @classmethod
+    def from_history(
+        cls,
+        snapshot: Snapshot | str | os.PathLike[str],
+        phases: Iterable[str | int],
+        *,
+        slices: int = 4,
+        release_cache: bool = False,
+        **options: Any,
+    ) -> SettingsSchedule:
+        """A schedule of what is best for each phase of one recording.
+
+        The history is cut into the phases, and each is tuned by itself, from the state that it began in. Other phases'
+        memory stays where it was, so that what the changes do together is another question; its answer is one replay
+        of the whole::
+
+            schedule = vramwise.SettingsSchedule.from_history("end_rank0_step500.pickle", ["train", "eval"])
+            whole = vramwise.read("end_rank0_step500.pickle").replay(conf_at=schedule.changes)
+
+        Args:
+            snapshot: a recording with its history, or a file of one.
+            phases: names of annotations (:meth:`Recorder.phase`, ``record_function``), or numbers of steps
+                (:meth:`Recorder.step`), each of which begins a phase that lasts to the next one, or to the end.
+            slices: of a phase that comes more often, so many are tuned together: those with the most events.
+            release_cache: as for the schedule itself.
+            options: ``capacity``, ``candidates``, ``jitter``, ``seed``, ``total``, ``device``, ``torch``, as for
+                :meth:`Snapshot.tune`.
+
+        Raises:
+            ArgumentError: a phase is not in the history, or names and steps are mixed.
+            NotReproducedError: the model does not reproduce any part of a phase.
+            NoHistoryError, UnreadableFileError: there is no history; the file is no snapshot.
+        """
+        from .. import files
+        from . import history
+
+        slices = whole_number(slices, "slices", least=1)
+        snapshot = snapshot if isinstance(snapshot, files.Snapshot) else files.read(snapshot)
+        device = options.get("device")
+        events = snapshot.event_count(device=device)
+        found = history.parts(snapshot.spans(device=device), phases, events)
+        reports = history.tuned(snapshot, found, slices, options)
+        schedule = cls(
+            {phase: report.recommended.conf for phase, report in reports.items()}, release_cache=release_cache
+        )
+        schedule.reports = reports
+        recorded = next(iter(reports.values())).baseline.conf
+        whole = {phase: schedule._over(recorded, phase) for phase in reports}
+        schedule.changes = history.changes(found, whole, recorded, events)
+        return schedule
+
     def settings_for(self, phase: str | int) -> str:
         """The whole string for a phase (or for a step), as it would be set now.
 
         Raises:
             KeyError: there is no such phase, or no settings for so early a step.
         """
-        base = self._base_settings()
+        return self._over(self._base_settings(), phase)
+
+    def _over(self, base: str, phase: str | int) -> str:
+        """A phase's settings laid over others."""
         wanted = self._options(phase)
         # An option that only another phase sets would stay from there, so each string says all of them.
         kept = {
-            name: _conf.DEFAULTS[name]
+            name: strings.DEFAULTS[name]
             for options in self._phases.values()
             for name in options
-            if name not in _conf.RESET_BY_EACH_PARSE and name in _conf.DEFAULTS
+            if name not in strings.RESET_BY_EACH_PARSE and name in strings.DEFAULTS
         }
-        return _conf.text_of({**kept, **_conf.options(base), **wanted})
+        return strings.text_of({**kept, **strings.options(base), **wanted})
 
     def enter(self, phase: str | int) -> None:
         """Sets the settings of a phase, or of a step; nothing happens where they are in force.
@@ -166,7 +232,7 @@ class SettingsSchedule:
 
     def _base_settings(self) -> str:
         if self._base is None:
-            from .settings import allocator_settings
+            from .current import allocator_settings
 
             self._base = allocator_settings()
         return self._base
@@ -174,14 +240,34 @@ class SettingsSchedule:
     def _set(self, text: str) -> None:
         if text == self.current:
             return
-        from ._torch_access import need_torch
-        from .settings import set_allocator_settings
+        from .._torch_access import need_torch
+        from .current import set_allocator_settings
 
         set_allocator_settings(text)
         self.current = text
         torch = need_torch("vramwise.SettingsSchedule")
         if self._release_cache and torch.cuda.is_initialized():
             torch.cuda.empty_cache()
+
+
+def _named(phases: Mapping[str | int, str]) -> dict[str | int, str]:
+    """The phases as they were given, steps as Python's own numbers.
+
+    Raises:
+        TypeError: something is neither a name nor a number, or settings are no text.
+        ValueError: a step is less than 0.
+    """
+    if not isinstance(phases, Mapping):
+        raise TypeError(f"phases are a mapping from names or steps to settings, not {phases!r}")
+    named: dict[str | int, str] = {}
+    for name, text in phases.items():
+        if not isinstance(text, str):
+            raise TypeError(f"the settings of phase {name!r} are a text, not {text!r}")
+        try:
+            named[name if isinstance(name, str) else whole_number(name, "a step", least=0)] = text
+        except ValueError:
+            raise ValueError(f"{name!r} is no step: steps are counted from 0") from None
+    return named
 
 
 def _recommended(report: str | os.PathLike[str] | Mapping[str, Any]) -> str:

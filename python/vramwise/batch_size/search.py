@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal
 
-from ._bracket import Bracket
-from ._predict import Prediction, as_prediction, forced_batch_size, predicted_batch_size
-from ._ranks import FAILED, FINE, OUT_OF_MEMORY, Ranks
-from ._results import KeptResults, surroundings
-from ._sizes import parse_size, show_size
-from ._torch_access import torch_if_loaded
-from .errors import NoBatchFitsError, OtherRankError, VramwiseError
-from .oom import OomWitness, free_after_oom, release_frames
+from .._numbers import whole_number
+from .._ranks import FAILED, FINE, OUT_OF_MEMORY, Ranks
+from .._sizes import parse_size, show_size
+from .._torch_access import torch_if_loaded
+from ..errors import NoBatchFitsError, OtherRankError, VramwiseError
+from ..oom import OomWitness, free_after_oom, release_frames
+from .bracket import Bracket
+from .predict import Prediction, as_prediction, forced_batch_size, predicted_batch_size
+from .results import KeptResults, surroundings
 
 _log = logging.getLogger("vramwise.batch_size")
 
@@ -133,7 +134,7 @@ class BatchSizeSearch:
             :class:`Prediction`. If nothing can be predicted, the log says why, and the search goes on without.
 
     Raises:
-        ValueError: limits or a margin that cannot be; a command without ``{batch}``.
+        ValueError, TypeError: limits or a margin that cannot be; a command without ``{batch}``.
     """
 
     def __init__(
@@ -152,8 +153,9 @@ class BatchSizeSearch:
     ) -> None:
         if mode not in ("power", "binsearch"):
             raise ValueError(f"mode={mode!r}: write 'power' or 'binsearch'")
-        if max_trials < 1:
-            raise ValueError(f"max_trials={max_trials}: at least one attempt is needed")
+        max_trials = whole_number(max_trials, "max_trials", least=1)
+        init_val, min_val = whole_number(init_val, "init_val"), whole_number(min_val, "min_val")
+        max_val = None if max_val is None else whole_number(max_val, "max_val")
         Bracket(start=init_val, lowest=min_val, highest=max_val)
         self._limits = {"mode": mode, "init_val": init_val, "min_val": min_val, "max_val": max_val}
         self._mode, self._start, self._lowest, self._highest = mode, init_val, min_val, max_val

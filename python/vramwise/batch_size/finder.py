@@ -13,25 +13,13 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, overload
 
-from ._predict import Prediction, as_prediction, ask_fit, forced_batch_size, predicted_batch_size
-from ._ranks import FAILED, FINE, OUT_OF_MEMORY, Ranks
-from ._results import KeptResults, surroundings
-from .batch_search import Attempt, BatchSizeResult, BatchSizeSearch, no_batch_fits
-from .errors import OtherRankError, VramwiseError
-from .oom import OomWitness, free_after_oom, release_frames
-from .trials import TrainingTrial
-
-__all__ = [
-    "Attempt",
-    "BatchSizeResult",
-    "BatchSizeSearch",
-    "Prediction",
-    "TrainingTrial",
-    "find_executable_batch_size",
-    "predict_batch_size",
-    "scale_batch_size",
-    "search_batch_size",
-]
+from .._numbers import whole_number
+from .._ranks import FAILED, FINE, OUT_OF_MEMORY, Ranks
+from ..errors import OtherRankError, VramwiseError
+from ..oom import OomWitness, free_after_oom, release_frames
+from .predict import Prediction, as_prediction, ask_fit, forced_batch_size, predicted_batch_size
+from .results import KeptResults, surroundings
+from .search import BatchSizeResult, BatchSizeSearch, no_batch_fits
 
 _log = logging.getLogger("vramwise.batch_size")
 
@@ -104,11 +92,12 @@ def find_executable_batch_size(
     Raises:
         NoBatchFitsError: (also a ``RuntimeError``) the next size would be below ``min_batch_size``.
         OtherRankError: another rank failed with another error.
-        TypeError: the caller gave the batch size too.
+        TypeError: the caller gave the batch size too; a size is no whole number.
         ValueError: the reduced size is not smaller.
     """
-    if starting_batch_size < 1 or min_batch_size < 1:
-        raise ValueError(f"batch sizes begin with 1, not with {min(starting_batch_size, min_batch_size)}")
+    if function is not None and not callable(function):
+        raise TypeError(f"{function!r} is no function; give the batch size as starting_batch_size={function!r}")
+    starting_batch_size, min_batch_size = _sizes(starting_batch_size, min_batch_size)
     prediction = as_prediction(predict)
     reduce = _reducer(reduce_batch_size_fn)
 
@@ -199,6 +188,14 @@ def _refuse_own_batch_size(function: Callable[..., Any], args: tuple[Any, ...], 
             f"{_name(function)}() gets its first argument, the batch size, from find_executable_batch_size: "
             f"call it without, as in {_name(function)}({shown})"
         )
+
+
+def _sizes(starting: int, smallest: int) -> tuple[int, int]:
+    """Both as Python's own numbers, if they are batch sizes."""
+    sizes = whole_number(starting, "starting_batch_size"), whole_number(smallest, "min_batch_size")
+    if min(sizes) < 1:
+        raise ValueError(f"batch sizes begin with 1, not with {min(sizes)}")
+    return sizes
 
 
 def _name(function: Callable[..., Any]) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .errors import NotAvailableError
+from ..errors import NotAvailableError
 
 if TYPE_CHECKING:
-    from . import _native
+    from .. import _native
 
 
 class Table:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._parallel import Unsynchronised
-from ._say import warn
+from .._say import warn
+from .parallel import Unsynchronised
 
 _said: set[str] = set()
 

@@ -6,7 +6,8 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ._sizes import show_size
+from .._counters import counter
+from .._sizes import show_size
 
 
 @dataclass(frozen=True)
@@ -71,18 +72,6 @@ class MemoryReading:
         if self.num_ooms:
             text += f", {self.num_ooms} out of memory"
         return text
-
-
-def counter(stats: dict[str, Any], name: str) -> int:
-    """One counter out of PyTorch's nested dictionary, 0 where it has none.
-
-    >>> counter({"reserved_bytes": {"all": {"current": 7}}}, "reserved_bytes.all.current")
-    7
-    """
-    found: Any = stats
-    for part in name.split("."):
-        found = found.get(part, {})
-    return int(found or 0)
 
 
 def read_memory(

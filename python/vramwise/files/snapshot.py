@@ -1,4 +1,4 @@
-"""Snapshots that PyTorch wrote, read and asked.
+"""Snapshots that PyTorch wrote, asked.
 
 Nothing here needs torch or a GPU, and no code from a file is ever run: the reader knows only plain data.
 """
@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
-from . import _html
-from .errors import NotReproducedError, VramwiseWarning
-from .reports import (
-    BaseReport,
+from .. import _html
+from .._numbers import whole_number
+from ..errors import ArgumentError, NotReproducedError
+from ..reports import (
     DiffReport,
     ExplainReport,
     InspectReport,
@@ -23,65 +22,29 @@ from .reports import (
     TuneReport,
     ValidateReport,
 )
+from .asking import Answer, as_options, ask, typed
 from .tables import Table
 
 if TYPE_CHECKING:
-    from . import _native
+    from .. import _native
 
 StrPath = str | os.PathLike[str]
 Size = int | str
 """Bytes, or a text such as ``"40GiB"``."""
 
 
-class Readable(Protocol):
-    """A file object that was opened for reading bytes."""
+class Span(NamedTuple):
+    """A block of the program that an annotation names, as events of the history.
 
-    def read(self) -> bytes:
-        """The rest of the file."""
-        ...
-
-
-def read(source: StrPath | bytes | bytearray | memoryview | Readable) -> Snapshot:
-    """Reads a memory snapshot.
-
-    Args:
-        source: path of what ``torch.cuda.memory._dump_snapshot()`` wrote (a pickle or JSON file, also compressed
-            with gzip or zstd), or its content, or a file object that gives it.
-
-    Returns:
-        The snapshot. It is held in memory once, however many questions are asked.
-
-    Raises:
-        OSError: The file cannot be opened, such as :class:`FileNotFoundError`.
-        UnreadableFileError: It is no snapshot, or damaged beyond use.
+    Attributes:
+        name: as the program gave it.
+        first: its first event.
+        last: the first event behind it.
     """
-    from . import _native
 
-    if isinstance(source, (str, os.PathLike)):
-        return Snapshot(_native.Recording.read(os.fspath(source)))
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        return Snapshot(_native.Recording.from_bytes(bytes(source), "<bytes>"))
-    content = source.read()
-    if not isinstance(content, bytes):
-        raise TypeError("the file must be opened for reading bytes, as open(path, 'rb') does")
-    name = getattr(source, "name", None)
-    return Snapshot(_native.Recording.from_bytes(content, name if isinstance(name, str) else "<file>"))
-
-
-def explain_text(log: str, *, top: int = 10) -> ExplainReport:
-    """Finds every out-of-memory error in a text and says why each happened.
-
-    Args:
-        log: a log, a traceback, the text of an exception, whatever stands around the errors.
-        top: rows in the report's tables.
-
-    Returns:
-        What was found; ``kind`` is ``"none"`` if nothing was.
-    """
-    from . import _native
-
-    answer = _native.report(["explain", "--top", str(top), "--", "<text>"], [], log)
-    return _typed(ExplainReport, answer)
+    name: str
+    first: int
+    last: int
 
 
 class Snapshot:
@@ -124,7 +87,7 @@ class Snapshot:
         Raises:
             ArgumentError: There is no such device.
         """
-        return _typed(ValidateReport, self._ask("validate", _options(device=device)))
+        return typed(ValidateReport, self._ask("validate", as_options(device=device)))
 
     def peak(
         self,
@@ -158,7 +121,7 @@ class Snapshot:
         Raises:
             ArgumentError: An argument means nothing for this file.
         """
-        options = _options(
+        options = as_options(
             at=at,
             by=by,
             frames=frames,
@@ -169,7 +132,7 @@ class Snapshot:
             torch=torch,
             **{"from": first, "to": last},
         )
-        return _typed(InspectReport, self._ask("inspect", options))
+        return typed(InspectReport, self._ask("inspect", options))
 
     def replay(
         self,
@@ -206,16 +169,21 @@ class Snapshot:
             NoHistoryError: The file has no history.
             ArgumentError: An argument means nothing for this file.
         """
-        options = _options(conf=conf, capacity=capacity, allocator=allocator, total=total, device=device, torch=torch)
+        options = as_options(conf=conf, capacity=capacity, allocator=allocator, total=total, device=device, torch=torch)
+        if conf_at is not None and not isinstance(conf_at, Mapping):
+            raise TypeError(f"conf_at is a mapping from events to settings, not {conf_at!r}")
         for event, settings in (conf_at or {}).items():
+            if not isinstance(settings, str):
+                raise TypeError(f"the settings from event {event} on are a text, not {settings!r}")
             options.append(f"--conf-at={event}={settings}")
         snapshots = [self]
         if addresses is not None:
+            _refuse_others(addresses)
             options.append(f"--addresses={addresses.name}")
             snapshots.append(addresses)
         if emit is not None:
             options.append(f"--emit={os.fspath(emit)}")
-        return _typed(ReplayReport, _ask("replay", options, [self.name], snapshots))
+        return typed(ReplayReport, ask("replay", options, [self.name], snapshots))
 
     def tune(
         self,
@@ -250,7 +218,7 @@ class Snapshot:
             NoHistoryError: A file has no history.
             ArgumentError: An argument means nothing for these files.
         """
-        options = _options(
+        options = as_options(
             capacity=capacity,
             candidates=candidates,
             jitter=jitter,
@@ -261,7 +229,8 @@ class Snapshot:
             torch=torch,
         )
         snapshots = [self, *more]
-        answer = _ask("tune", options, [snapshot.name for snapshot in snapshots], snapshots)
+        _refuse_others(*more)
+        answer = ask("tune", options, [snapshot.name for snapshot in snapshots], snapshots)
         data = json.loads(answer[0])
         if data["recommended"] is None:
             raise NotReproducedError(
@@ -272,7 +241,7 @@ class Snapshot:
                 allocs_exact=data["allocs_exact"],
                 first_divergence_event=data["first_divergence_event"],
             )
-        return _typed(TuneReport, answer)
+        return typed(TuneReport, answer)
 
     def explain(
         self,
@@ -298,8 +267,8 @@ class Snapshot:
             NoHistoryError: The file has no history.
             ArgumentError: An argument means nothing for this file.
         """
-        options = _options(capacity=capacity, total=total, frames=frames, top=top, device=device, torch=torch)
-        return _typed(ExplainReport, self._ask("explain", options))
+        options = as_options(capacity=capacity, total=total, frames=frames, top=top, device=device, torch=torch)
+        return typed(ExplainReport, self._ask("explain", options))
 
     def leaks(self, *, marker: str | None = None, frames: int = 1, device: int | None = None) -> LeaksReport:
         """What grows from step to step and is never given back.
@@ -313,7 +282,7 @@ class Snapshot:
             NoHistoryError: The file has no history.
             ArgumentError: No annotation is called so.
         """
-        return _typed(LeaksReport, self._ask("leaks", _options(marker=marker, frames=frames, device=device)))
+        return typed(LeaksReport, self._ask("leaks", as_options(marker=marker, frames=frames, device=device)))
 
     def diff(
         self,
@@ -338,47 +307,81 @@ class Snapshot:
         Raises:
             ArgumentError: An argument means nothing for these files.
         """
-        options = _options(by=by, frames=frames, top=top, device=device, torch=torch)
-        return _typed(DiffReport, _ask("diff", options, [self.name, other.name], [self, other]))
+        _refuse_others(other)
+        options = as_options(by=by, frames=frames, top=top, device=device, torch=torch)
+        return typed(DiffReport, ask("diff", options, [self.name, other.name], [self, other]))
 
     def events(self, *, device: int | None = None) -> Table:
         """The history as a table, one row an event, oldest first."""
-        return Table(self._recording.table("events", device))
+        return Table(self._recording.table("events", self._checked(device)))
 
     def blocks(self, *, device: int | None = None) -> Table:
         """The blocks that were there when the snapshot was taken, as a table."""
-        return Table(self._recording.table("blocks", device))
+        return Table(self._recording.table("blocks", self._checked(device)))
 
     def segments(self, *, device: int | None = None) -> Table:
         """The segments that were there when the snapshot was taken, as a table."""
-        return Table(self._recording.table("segments", device))
+        return Table(self._recording.table("segments", self._checked(device)))
 
-    def _ask(self, command: str, options: list[str]) -> _Answer:
-        return _ask(command, options, [self.name], [self])
+    def spans(self, *, device: int | None = None) -> list[Span]:
+        """The blocks that the program has annotated (``record_function``, :meth:`Recorder.phase`, the profiler).
+
+        Args:
+            device: the device; without it, the first that has a history.
+
+        Returns:
+            Them, in the order in which they end; those that never end are last, and end with the history.
+
+        Raises:
+            NoHistoryError: The file has no history.
+            ArgumentError: There is no such device.
+        """
+        return [Span(*span) for span in self._recording.spans(self._checked(device))]
+
+    def slice(self, first: int, last: int | None = None, *, device: int | None = None) -> Snapshot:
+        """A part of the history as a snapshot of its own, with the state behind it, like ``vramwise slice``.
+
+        Args:
+            first: the first event; the part is widened to whole operations of the allocator.
+            last: the first event behind the part; ``None`` = to the end.
+            device: the device; without it, the first that has a history.
+
+        Raises:
+            ArgumentError: There is no such part, or the state behind it cannot be known.
+            NoHistoryError: The file has no history.
+        """
+        device = self._checked(device)
+        first = whole_number(first, "first")
+        last = self.event_count(device=device) if last is None else whole_number(last, "last")
+        if first < 0 or last < 0:
+            raise ArgumentError(f"events are counted from 0: there are none from {first} to {last}")
+        name = f"{self.name}[{first}:{last}]"
+        return Snapshot(self._recording.slice(first, last, name, device))
+
+    def event_count(self, *, device: int | None = None) -> int:
+        """Events in the history of a device; without it, of the first that has one; 0 where none has.
+
+        Raises:
+            ArgumentError: There is no such device.
+        """
+        counts = self._recording.events
+        device = self._checked(device)
+        return next((count for count in counts if count), 0) if device is None else counts[device]
+
+    def _checked(self, device: int | None) -> int | None:
+        if device is None:
+            return None
+        number = whole_number(device, "device")
+        if not 0 <= number < self.device_count:
+            raise ArgumentError(f"there is no device {number}: {self.name} has {self.device_count}")
+        return number
+
+    def _ask(self, command: str, options: list[str]) -> Answer:
+        return ask(command, options, [self.name], [self])
 
 
-_Answer = tuple[str, str, list[str], bool]
-"""JSON, text, warnings, whether it is a finding."""
-
-_Report = TypeVar("_Report", bound=BaseReport)
-
-
-def _ask(command: str, options: list[str], names: list[str], snapshots: Sequence[Snapshot]) -> _Answer:
-    """Runs a command of the program on snapshots, which it meets in this order."""
-    from . import _native
-
-    recordings = [snapshot._recording for snapshot in snapshots]
-    return _native.report([command, *options, "--", *names], recordings)
-
-
-def _options(**options: object) -> list[str]:
-    """Options as the program takes them; those that are ``None`` are left out."""
-    given = {name: value for name, value in options.items() if value is not None}
-    return [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
-
-
-def _typed(report: type[_Report], answer: _Answer) -> _Report:
-    text, shown, remarks, is_finding = answer
-    for remark in remarks:
-        warnings.warn(remark, VramwiseWarning, stacklevel=3)
-    return report._of(json.loads(text), text=shown, is_finding=is_finding, _json=text)
+def _refuse_others(*snapshots: object) -> None:
+    """What is compared with a snapshot, or tuned with it, is one too."""
+    for one in snapshots:
+        if not isinstance(one, Snapshot):
+            raise TypeError(f"{one!r} is no Snapshot; vramwise.read() makes one of a file")

@@ -10,14 +10,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import _conf
-from ._say import warn
-from ._state import state, without_history
-from ._torch_access import need_torch, why_no_cuda
-from .errors import NotAvailableError, SettingsError
-from .schedule import SettingsSchedule
-
-__all__ = ["SettingsSchedule", "allocator_settings", "check_allocator_settings", "set_allocator_settings"]
+from .._say import warn
+from .._state import state, without_history
+from .._torch_access import need_torch, why_no_cuda
+from ..errors import NotAvailableError, SettingsError
+from . import strings
 
 _lock = threading.Lock()
 # What was set through this module, the newest last, for releases that tell no more than the environment does.
@@ -54,14 +51,17 @@ def set_allocator_settings(conf: str | Mapping[str, object]) -> str:
         The string that was in force before, to be set again later.
 
     Raises:
+        TypeError: the settings are neither text nor a mapping.
         SettingsError: the string is refused, by the check or by PyTorch; nothing has changed.
         NotAvailableError: torch is not installed, is built without CUDA, or has no function for this; or
             vramwise's own allocator is in use, which has ``vramwise.set_settings``.
     """
-    text = conf if isinstance(conf, str) else _conf.text_of(conf)
+    if not isinstance(conf, (str, Mapping)):
+        raise TypeError(f"settings are a text such as 'max_split_size_mb:128', or a mapping, not {conf!r}")
+    text = conf if isinstance(conf, str) else strings.text_of(conf)
     torch = need_torch("vramwise.set_allocator_settings()")
     apply, backend = _function(torch), _backend(torch)
-    wanted = _conf.options(text)
+    wanted = strings.options(text)
     if torch.cuda.is_initialized():
         _refuse_fixed(backend, wanted, text)
     for problem in _problems(text, str(torch.__version__)):
@@ -77,7 +77,7 @@ def set_allocator_settings(conf: str | Mapping[str, object]) -> str:
             first = (str(error).splitlines() or [""])[0]
             raise SettingsError(f"PyTorch refuses {text!r}: {first}", settings=text) from None
         _set[:] = [text]
-        _sticky.update({name: value for name, value in wanted.items() if name not in _conf.RESET_BY_EACH_PARSE})
+        _sticky.update({name: value for name, value in wanted.items() if name not in strings.RESET_BY_EACH_PARSE})
     return before
 
 
@@ -91,7 +91,7 @@ def allocator_settings(torch: Any = None) -> str:
     if without_history(torch) and torch.cuda.is_initialized():
         with contextlib.suppress(RuntimeError):
             return str(state(torch)[1].get("PYTORCH_CUDA_ALLOC_CONF") or "")
-    return _set[-1] if _set else _conf.from_environment()
+    return _set[-1] if _set else strings.from_environment()
 
 
 def in_force(option: str, current: str) -> str | None:
@@ -102,11 +102,11 @@ def in_force(option: str, current: str) -> str | None:
         current: the string in force.
     """
     with contextlib.suppress(SettingsError):
-        now = _conf.options(current)
+        now = strings.options(current)
         if option in now:
             return now[option]
         if option not in _sticky:
-            return _conf.options(_conf.from_environment()).get(option)
+            return strings.options(strings.from_environment()).get(option)
     return _sticky.get(option)
 
 
@@ -129,7 +129,7 @@ def check_allocator_settings(text: str, torch_version: str | None = None) -> lis
 def _problems(text: str, torch_version: str | None) -> list[Any]:
     """What the native part has to say of a string that is accepted."""
     # Forms that end the process where PyTorch reads them are found without the native part too.
-    _conf.options(text)
+    strings.options(text)
     check = _native_check()
     problems = [] if check is None else check(text, None if torch_version is None else torch_version.split("+")[0])
     for problem in problems:
@@ -150,7 +150,7 @@ def _concerns(torch: Any, problem: Any) -> bool:
 
 def _native_check() -> Callable[[str, str | None], list[Any]] | None:
     try:
-        from . import _native
+        from .. import _native
     except ImportError:
         return None
     check: Callable[[str, str | None], list[Any]] | None = getattr(_native, "check_settings", None)
@@ -187,7 +187,7 @@ def _backend(torch: Any) -> str:
 
 
 def _refuse_fixed(backend: str, wanted: Mapping[str, str], text: str) -> None:
-    for name, why in _conf.FIXED_AT_START.items():
+    for name, why in strings.FIXED_AT_START.items():
         same = name == "backend" and wanted.get(name) == backend
         if name in wanted and not same:
             raise SettingsError(

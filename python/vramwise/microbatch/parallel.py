@@ -165,26 +165,43 @@ def _together(bucket: list[Any], communicate: Callable[[Any], Any]) -> None:
         start += tensor.numel()
 
 
-def forget_sharded_attempt(module: Any) -> None:
+def forget_sharded_attempt(module: Any) -> str | None:
     """After a failed attempt: lets every part that ``fully_shard`` manages start a new iteration.
 
-    Parameters that were gathered are freed, gradients that were not reduced yet are dropped. What of this a release
-    of PyTorch does not have is left out; the next forward pass then says so itself.
+    Parameters that were gathered are freed, gradients that were not reduced yet are dropped, and so are those that are
+    there: whoever wants to keep earlier ones has set them aside. PyTorch 2.15 has a function for it. Before, it is done
+    here.
+
+    Returns:
+        Why that cannot be done with this release, so that nothing may be tried again: what is left of the attempt would
+        be added to the gradients. ``None`` where all is forgotten.
     """
-    for part in module.modules() if hasattr(module, "modules") else ():
-        if not _has_base(part, "FSDPModule", "torch.distributed.fsdp"):
-            continue
-        with suppress(Exception):
-            state = part._get_fsdp_state()
-            _idle(state)
-            context = state._state_ctx
-            context.post_backward_final_callback_queued = False
-            context.iter_forward_root = None
-            group = state._fsdp_param_group
-            if group is not None:
-                _forget_group(group)
-        with suppress(Exception):
-            part.reshard()
+    parts = [one for one in module.modules() if _has_base(one, "FSDPModule", "torch.distributed.fsdp")]
+    try:
+        for part in parts:
+            if not hasattr(part, "reset_iter_state"):
+                _forget_part(part)
+            elif part._get_fsdp_state()._is_root:
+                # For all that is within. Before the first forward pass there is no root, and nothing to forget.
+                part.reset_iter_state()
+    except Exception as error:  # noqa: BLE001 - internals of PyTorch, which may be anything
+        return f"this release's fully_shard cannot forget an interrupted pass ({type(error).__name__}: {error})"
+    return None
+
+
+def _forget_part(part: Any) -> None:
+    state = part._get_fsdp_state()
+    _idle(state)
+    context = state._state_ctx
+    context.post_backward_final_callback_queued = False
+    context.iter_forward_root = None
+    # Several where the parameters of a module are on several meshes.
+    groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
+    for group in groups:
+        if group is not None:
+            _forget_group(group)
+    if state._is_root is not None:
+        part.reshard()
 
 
 def _forget_group(group: Any) -> None:
@@ -198,13 +215,18 @@ def _forget_group(group: Any) -> None:
         if hasattr(group.comm_ctx, name):
             setattr(group.comm_ctx, name, None)
     with suppress(AttributeError):
+        group.comm_ctx.reduce_scatter_states.clear()
+    with suppress(AttributeError):
         group.comm_ctx.post_forward_order.clear()
     for parameter in group.fsdp_params:
-        if hasattr(parameter, "unsharded_accumulated_grad"):
-            parameter.unsharded_accumulated_grad = None
+        # First, since what accumulates may be a view of it without a setter of its own.
         unsharded = getattr(parameter, "_unsharded_param", None)
         if unsharded is not None:
             unsharded.grad = None
+        with suppress(AttributeError):
+            parameter.unsharded_accumulated_grad = None
+        if getattr(parameter, "unsharded_accumulated_grad", None) is not None:
+            raise RuntimeError("gradients that are accumulated unsharded stay")
 
 
 def _idle(state: Any) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +42,17 @@ class GivenUpError(Exception):
         super().__init__()
         self.failure = failure
         self.why = why
+
+
+def refuse_what_is_no_function(step_fn: Any, **others: Any) -> None:
+    """Checks what a batcher calls, when it is made and not in the middle of a step; only the first one is needed.
+
+    Raises:
+        TypeError: one of them cannot be called.
+    """
+    for name, given in {"step_fn": step_fn, **others}.items():
+        if not callable(given) and (given is not None or name == "step_fn"):
+            raise TypeError(f"{name} is a function, not {given!r}")
 
 
 def loss_and_rest(returned: Any) -> tuple[Any, Any]:
@@ -106,15 +115,6 @@ def keep_snapshot(recorder: Any, failure: Exception | None) -> None:
     """Lets recorders at work write a snapshot of a failed attempt, unless the failed allocation made them write one."""
     if failure is None:
         return
-    recorders = [recorder] if recorder is not None else []
-    if not recorders:
-        with suppress(Exception):
-            triggers = sys.modules["vramwise.recorder.triggers"]
-            recorders = list(triggers._innermost_first())
-    for one in recorders:
-        with suppress(Exception):
-            # PyTorch's own observer has been heard where the allocator failed; libraries that ask the driver
-            # themselves, and errors that only tell of it, have not.
-            heard = getattr(one, "_failed", None) is not None and getattr(one.options, "on_oom", False)
-            if not heard:
-                one.dump("oom-retry")
+    from ..recorder import attempts
+
+    attempts.keep(recorder)

@@ -10,19 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
-from ._attempt import NOT_RECOVERABLE, GivenUpError, StepOutcome, detached, keep_snapshot, loss_and_rest, notes_for
-from ._micro_size import MicroSize
-from ._optimizer_step import guarded_step
-from ._parallel import Unsynchronised, cannot_resume, forget_sharded_attempt, is_sharded
-from ._parts import Parts
-from ._ranks import FAILED, FINE, OUT_OF_MEMORY, Ranks
-from ._trees import BatchShapeError, Cut, even_sizes
-from ._undo import Undo, tensors_with_gradients
-from ._warned import warn_about_model
-from .errors import OtherRankError
-from .oom import OomWitness, add_note, free_after_oom
-
-__all__ = ["BatchShapeError", "Cut", "MicroBatcher", "StepOutcome", "oom_retry"]
+from .._numbers import whole_number
+from .._ranks import FAILED, FINE, OUT_OF_MEMORY, Ranks
+from ..errors import OtherRankError
+from ..oom import OomWitness, add_note, free_after_oom
+from .attempt import (
+    NOT_RECOVERABLE,
+    GivenUpError,
+    StepOutcome,
+    detached,
+    keep_snapshot,
+    loss_and_rest,
+    notes_for,
+    refuse_what_is_no_function,
+)
+from .optimizer_step import guarded_step
+from .parallel import Unsynchronised, cannot_resume, forget_sharded_attempt, is_sharded
+from .parts import Parts
+from .size import MicroSize
+from .trees import Cut, even_sizes
+from .undo import Undo, tensors_with_gradients
+from .warned import warn_about_model
 
 
 class MicroBatcher:
@@ -65,7 +73,7 @@ class MicroBatcher:
         recorder: a :class:`vramwise.Recorder`, whose snapshot of a failed attempt is kept; ``None`` for those at work.
 
     Raises:
-        ValueError: arguments that cannot be, or nothing that says whose gradients to put back.
+        ValueError, TypeError: arguments that cannot be, or nothing that says whose gradients to put back.
     """
 
     def __init__(
@@ -95,6 +103,13 @@ class MicroBatcher:
             raise ValueError(f"reduction={reduction!r}: write 'mean' or 'sum', as the loss joins its samples")
         if ddp_sync not in ("agreed", "overlapped") or keep_grads_on not in ("device", "cpu"):
             raise ValueError("ddp_sync is 'agreed' or 'overlapped', keep_grads_on 'device' or 'cpu'")
+        refuse_what_is_no_function(step_fn, weight_fn=weight_fn, split_fn=split_fn, backward=backward)
+        if cut is not None and not isinstance(cut, Cut):
+            raise TypeError(f"cut is a vramwise.microbatch.Cut, not {cut!r}")
+        min_size, grow_after = whole_number(min_size, "min_size"), whole_number(grow_after, "grow_after", least=0)
+        micro_batch_size = None if micro_batch_size is None else whole_number(micro_batch_size, "micro_batch_size")
+        if max_grad_norm is not None and not max_grad_norm > 0:
+            raise ValueError(f"max_grad_norm is {max_grad_norm}: a norm to clip to is above 0")
         if min_size < 1 or (micro_batch_size is not None and micro_batch_size < min_size):
             raise ValueError("min_size is at least 1, and micro_batch_size at least min_size")
         if weight_fn is not None and reduction == "sum":
@@ -205,10 +220,9 @@ class MicroBatcher:
             keep_snapshot(self._recorder, failure)
             tried.append(sizes[0])
             undo.roll_back()
-            if self._sharded:
-                forget_sharded_attempt(self._model)
+            why = forget_sharded_attempt(self._model) if self._sharded else None
             free_after_oom(failure)
-            if self._sharded and (why := cannot_resume(self._model)) is not None:
+            if self._sharded and (why := cannot_resume(self._model) or why) is not None:
                 raise GivenUpError(failure, why)
             longest, whole = (-least for least in ranks.least([-sizes[0], -samples]))
             if whole_only is not None or not self.training_size.failed(longest=longest, whole=whole):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ._say import warn
-from .oom import OomWitness, add_note, free_after_oom
+from .._say import warn
+from ..oom import OomWitness, add_note, free_after_oom
 
 _HALFWAY = (
     "vramwise: memory ran out in the middle of the optimizer's step: parameters or its state are partly updated. Go on "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from .errors import SettingsError
+from ..errors import SettingsError
 
 # Each parse of a string puts these back to their defaults before it reads on; all others stay as they were.
 RESET_BY_EACH_PARSE = frozenset(
