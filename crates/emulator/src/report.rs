@@ -52,7 +52,7 @@ pub(crate) fn write(machine: &mut Machine) {
             "mismatches": values.mismatches,
             "details": values.details,
         },
-        "notes": machine.notes,
+        "notes": machine.notes.iter().chain(&values.complaints).collect::<Vec<_>>(),
         "clock_ns": machine.clock_ns,
     });
     let path = folder.join(format!("device.{pid}.json"));

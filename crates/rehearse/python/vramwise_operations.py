@@ -65,7 +65,7 @@ class OwnRandomness:
     def __enter__(self):
         self.state = torch.default_generator.get_state()
         self.values.random += 1
-        torch.default_generator.manual_seed(self.values.random)
+        torch.default_generator.manual_seed(self.values.random + (self.values.assumed.seed << 32))
 
     def __exit__(self, *_):
         torch.default_generator.set_state(self.state)

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod assume;
 mod child;
 mod error;
 pub mod evidence;

@@ -316,11 +316,12 @@ fn doubt(rehearsal: &Rehearsal, session: &Session, strict: bool, outcome: &mut O
             "{holding} processes used the device; each was given the whole card, and the figures are sums \
              of their peaks"
         ));
-        if rehearsal.values == Values::TwoPasses {
-            uncertain.push(
-                "the processes share one log of values: answers may be those of another".to_owned(),
-            );
-        }
+    }
+    if session.has_counted_logs() {
+        uncertain.push(
+            "several processes that nothing tells apart read values: one may have got the answers of another"
+                .to_owned(),
+        );
     }
     if outcome.processes.is_empty() {
         notes.push(

@@ -133,6 +133,21 @@ fn a_program_that_fails_passes_its_status_on_and_what_it_took_is_told() {
 }
 
 #[test]
+fn a_comparison_of_a_program_that_fails_is_json_too() {
+    let room = stage("rehearse-compare-crash", &(SCRIPT.to_owned() + "sys.exit(7)\n"));
+    let output = rehearse(&room, &["--json", "--compare", "amp,fused"], &["train.py", "10"]);
+    assert_eq!(output.status.code(), Some(7));
+    let report = json(&output);
+    assert_eq!(report["runs"].as_array().map(Vec::len), Some(1), "the rest is not tried");
+    assert_eq!(report["runs"][0]["report"]["exit_status"], 7);
+    assert_eq!(held_against("rehearse-compare", &report), Ok(()));
+    let output = rehearse(&room, &["--compare", "amp"], &["train.py", "10"]);
+    assert_eq!(output.status.code(), Some(7));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("not known: the program ended with status 7"), "{text}");
+}
+
+#[test]
 fn a_traceback_is_seen_once() {
     let room = stage("rehearse-traceback", "import torch\nraise ValueError('no such data')\n");
     let output = rehearse(&room, &[], &["train.py"]);

@@ -3,9 +3,11 @@
 mod capture;
 mod context;
 mod host;
+mod log;
 mod memory;
 mod physical;
 mod properties;
+mod share;
 mod stream;
 mod values;
 
@@ -21,6 +23,7 @@ pub(crate) use memory::Place;
 pub(crate) use physical::GRANULARITY;
 pub(crate) use physical::HandleInfo;
 pub(crate) use properties::{pci_address, uuid};
+pub(crate) use share::{Identity, Shared};
 pub(crate) use stream::Stream;
 pub(crate) use values::{SMALL_COPY, Values, tell_next};
 
@@ -144,7 +147,7 @@ impl Machine {
                 pool_peak: 0,
             })
             .collect();
-        let values = Values::new(&config.values, &mut notes);
+        let values = Values::new(&config.values);
         Self {
             config,
             devices,

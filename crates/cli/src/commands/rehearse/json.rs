@@ -5,6 +5,7 @@ use vramwise_rehearse::reports::{OutOfMemory, Place};
 use vramwise_rehearse::{DeviceUse, Rehearsal, Verdict};
 
 use super::Run;
+use super::draws::Draws;
 
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -40,6 +41,9 @@ pub(super) struct Report {
     pub(super) exact: bool,
     pub(super) uncertain: Vec<String>,
     pub(super) values: Option<ValuesReport>,
+    /// What other assumptions about values that cannot be known would make of it; null where nothing had to be
+    /// assumed, or one draw was asked for.
+    pub(super) draws: Option<Draws>,
     pub(super) convolutions: ConvolutionsReport,
     pub(super) notes: Vec<String>,
     /// Library calls that do nothing on the emulated device.
@@ -170,6 +174,7 @@ impl Report {
                 unknown_floats: reads.unknown_floats,
                 places: reads.places.iter().map(PlaceReport::from).collect(),
             }),
+            draws: run.draws.clone(),
             convolutions: convolutions(run),
             notes: outcome.notes.clone(),
             unknown_calls: outcome.unknown_calls(),
