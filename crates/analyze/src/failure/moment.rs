@@ -7,6 +7,8 @@ use vramwise_replay::{
     Conditions, Observer, Op, OutOfMemory, Program, Recording, what_if_observed,
 };
 
+use crate::peak::replayed::Origins;
+
 /// A failed request and the memory right after it.
 pub(super) struct Moment {
     /// Operation of the program.
@@ -15,6 +17,8 @@ pub(super) struct Moment {
     pub(super) failed: OutOfMemory,
     /// The segments, after the cache was flushed in vain.
     pub(super) views: Vec<SegmentView>,
+    /// Where their blocks come from.
+    pub(super) origins: Origins,
     /// Most bytes held until then.
     pub(super) peak: u64,
 }
@@ -26,13 +30,15 @@ pub(super) fn first(recording: &Recording, conditions: &Conditions) -> Option<Mo
     let outcome = what_if_observed(program, calls, conditions, &mut watch, &mut NoHistory);
     let failed = outcome.ooms.first().copied()?;
     let (op, views) = watch.at?;
+    let origins = watch.origins;
     let peak = u64::try_from(outcome.stats.all(Family::ReservedBytes).peak).unwrap_or(0);
-    Some(Moment { op, failed, views, peak })
+    Some(Moment { op, failed, views, origins, peak })
 }
 
 #[derive(Default)]
 struct UntilFailure {
     at: Option<(usize, Vec<SegmentView>)>,
+    origins: Origins,
 }
 
 impl Observer for UntilFailure {
@@ -43,6 +49,10 @@ impl Observer for UntilFailure {
         }
         self.at = Some((op, allocator.segments()));
         false
+    }
+
+    fn placed(&mut self, op: usize, addr: u64) {
+        self.origins.placed(op, addr);
     }
 }
 

@@ -202,7 +202,7 @@ impl Asked<'_> {
         let event = event_of(recording, events, moment.op);
         let is_recorded = recorded.contains(&event)
             && matches!(recording.program.ops[moment.op], Op::Failed { .. });
-        let state = State::of_replay(&moment.views, recording, events, event);
+        let state = State::of_replay(&moment.views, &moment.origins, recording, events);
         // What was there before the recording has other addresses in a replay, and so has its stack.
         let whole = recording.program.preamble == 0;
         let mut pinned = pins::pinned(self.snapshot, &state, options.frames);

@@ -6,6 +6,8 @@ use vramwise_replay::Recording;
 use vramwise_trace::{BlockState, DeviceTrace, Events, SegmentKind, StackId};
 use vramwise_types::Action;
 
+use super::replayed::Origins;
+
 /// A segment with its blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
@@ -88,12 +90,12 @@ impl State {
         state
     }
 
-    /// What the replay shows after the operation that ends with event `until`.
+    /// What a replay shows, with the operations that its blocks come from.
     pub(crate) fn of_replay(
         views: &[SegmentView],
+        origins: &Origins,
         recording: &Recording,
         events: &Events,
-        until: usize,
     ) -> Self {
         let mut state = State { exact: true, ..State::default() };
         let mut segments = Vec::new();
@@ -128,7 +130,12 @@ impl State {
             });
         }
         state.segments = Some(segments);
-        state.find_origins(events, until);
+        for block in state.blocks.iter_mut().filter(|b| b.state != BlockState::Inactive) {
+            block.event = origins.event(block.addr, recording, events);
+            if let Some(event) = block.event.filter(|_| !events.stack.is_empty()) {
+                block.stack = events.stack_of(event);
+            }
+        }
         state
     }
 
