@@ -206,6 +206,19 @@ mod tests {
     }
 
     #[test]
+    fn a_program_under_a_limit_of_its_own_is_replayed_though_the_card_is_larger() {
+        let name = "../../testdata/snapshots/oom_fragmented__default.snapshot.pickle.gz";
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        for card in [None, Some(150_109_880_320)] {
+            let told = look(&path, "2.11.0+cu130", card).expect("a recording of ours");
+            let ranges = told[0].ranges.expect("it is replayed");
+            // The program was allowed 6 GiB.
+            assert!(ranges.reserved.1 <= 6 << 30, "{ranges:?}");
+            assert!(ranges.allocated.0 > 1 << 30, "{ranges:?}");
+        }
+    }
+
+    #[test]
     fn a_version_is_read_from_what_pytorch_calls_itself() {
         assert_eq!(version_of("2.11.0+cu130").map(|v| v.to_string()), Some("2.11".to_owned()));
         assert_eq!(version_of("nightly"), None);
