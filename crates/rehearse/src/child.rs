@@ -36,10 +36,21 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// Starts the command, hands signals on to it and waits.
 pub(crate) fn run(
+    command: Command,
+    streams: Streams,
+    log: Option<File>,
+    limit: Option<Duration>,
+) -> io::Result<Ended> {
+    run_watched(command, streams, log, limit, &mut || {})
+}
+
+/// As [`run`]; `watch` is called many times a second meanwhile.
+pub(crate) fn run_watched(
     mut command: Command,
     streams: Streams,
     log: Option<File>,
     limit: Option<Duration>,
+    watch: &mut dyn FnMut(),
 ) -> io::Result<Ended> {
     match (streams, log) {
         (Streams::Through, _) => {}
@@ -76,6 +87,7 @@ pub(crate) fn run(
         if asked.is_some_and(|asked| asked.elapsed() >= GRACE) {
             child.kill()?;
         }
+        watch();
         thread::sleep(TICK);
     };
     let milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);

@@ -180,7 +180,7 @@ fn clear(directory: &Path, replace: bool) -> Result<(), RehearsalError> {
 }
 
 /// A new directory among the temporary files.
-fn temporary() -> Result<PathBuf, RehearsalError> {
+pub(crate) fn temporary() -> Result<PathBuf, RehearsalError> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let root = std::env::temp_dir();
     loop {

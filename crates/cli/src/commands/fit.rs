@@ -111,6 +111,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
         for conf in &confs {
             let mut rehearsal = Rehearsal::new(args.command.clone(), profile.clone());
             args.surroundings.apply(&mut rehearsal)?;
+            let table = || devices::table_beside(gpu);
+            rehearsal.workspaces = rehearsal.workspaces.or_else(table);
             rehearsal.conf.clone_from(conf);
             rehearsal.streams = Streams::Hidden;
             rows.push(search(rehearsal, &args.vary, context)?);

@@ -102,6 +102,8 @@ fn rehearsal(args: &Args, context: &Context) -> Result<Rehearsal, Failure> {
     let profile = devices::profile(&args.gpu)?;
     let mut rehearsal = Rehearsal::new(args.command.clone(), profile);
     args.surroundings.apply(&mut rehearsal)?;
+    let table = || devices::table_beside(&args.gpu);
+    rehearsal.workspaces = rehearsal.workspaces.or_else(table);
     rehearsal.conf.clone_from(&args.conf);
     rehearsal.directory.clone_from(&args.directory);
     rehearsal.replace = context.global.force;

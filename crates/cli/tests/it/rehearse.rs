@@ -132,6 +132,66 @@ fn a_program_that_fails_passes_its_status_on_and_what_it_took_is_told() {
     assert_eq!(report["exact"], false);
 }
 
+/// Says in the first pass that a value was assumed, as the value layer does, and takes as much as the assumed share of
+/// masks says.
+const DRAWING: &str = "\
+import json, os, torch
+room = os.environ['VRAMWISE_REHEARSAL']
+with open(os.path.join(room, 'emulator.json')) as file:
+    config = json.load(file)
+if config['pass'] == '1':
+    report = {'reads': [{'how': 'assumed', 'kind': 'integer', 'count': 3}], 'places': []}
+    with open(os.path.join(room, 'values.1.json'), 'w') as file:
+        json.dump(report, file)
+torch.cuda.allocate(int(100 * config['assume']['mask']) << 20)
+torch.cuda.allocate(900 << 20 if config['assume']['topk'] == 'worst' else 1 << 20)
+";
+
+#[test]
+fn what_cannot_be_known_is_drawn_several_times_and_the_peaks_are_a_range() {
+    let room = stage("rehearse-draws", DRAWING);
+    let output = rehearse(&room, &["--json"], &["train.py"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let report = json(&output);
+    assert_eq!(held_against("rehearse", &report), Ok(()));
+    assert_eq!(report["peak_allocated_bytes"], 51 * MIB);
+    let draws = &report["draws"];
+    let runs = draws["runs"].as_array().unwrap();
+    let topk: Vec<_> = runs.iter().map(|run| run["topk"].as_str().unwrap()).collect();
+    assert_eq!(topk, ["uniform", "balanced", "skewed", "worst", "skewed"]);
+    assert_eq!(draws["peak_allocated_bytes_range"], serde_json::json!([MIB, 966 * MIB]));
+    assert_eq!((&draws["all_fit"], &report["exact"]), (&true.into(), &false.into()));
+    let left: Vec<String> =
+        room.names().into_iter().filter(|name| name.starts_with("draw-")).collect();
+    assert!(left.is_empty(), "{left:?}");
+    // What is hinted at is not varied, and one draw is one run.
+    let hints = ["--json", "--assume", "topk=balanced,mask=0.2..0.4", "--draws", "3"];
+    let report = json(&rehearse(&room, &hints, &["train.py"]));
+    let range = &report["draws"]["peak_allocated_bytes_range"];
+    assert_eq!(range, &serde_json::json!([21 * MIB, 41 * MIB]));
+    let report = json(&rehearse(&room, &["--json", "--draws", "1"], &["train.py"]));
+    assert_eq!(report["draws"], Value::Null);
+}
+
+#[test]
+fn a_draw_that_does_not_fit_is_told() {
+    let room = stage("rehearse-draws-oom", DRAWING);
+    room.write("big.py", DRAWING.replace("900", "980"));
+    let options = ["--memory", "1GiB", "--assume", "mask=1"];
+    let output = rehearse(&room, &options, &["train.py"]);
+    assert_eq!(output.status.code(), Some(0), "the first draw fits: {}", said(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("fits: 102.00 MiB"), "{text}");
+    assert!(text.contains("by other values"), "{text}");
+    let output = rehearse(&room, &["--memory", "1GiB"], &["big.py"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("does not fit with topk=worst,mask=0.67"), "{text}");
+    let options = ["--memory", "1GiB", "--assume", "mask=1,loss=2"];
+    let output = rehearse(&room, &options, &["train.py"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("topk, mask, nms and unique are"), "{}", said(&output));
+}
+
 #[test]
 fn a_comparison_of_a_program_that_fails_is_json_too() {
     let room = stage("rehearse-compare-crash", &(SCRIPT.to_owned() + "sys.exit(7)\n"));
