@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use vramwise_profile::{Card, DevicePropHex};
 use vramwise_workspaces::records::Records;
-use vramwise_workspaces::{Facts, Table};
+use vramwise_workspaces::{Facts, Table, shipped};
 
 use crate::child::{self, Streams};
 use crate::error::RehearsalError;
@@ -83,6 +83,9 @@ pub struct MeasuredTable {
     pub bytes: Vec<u8>,
     /// What it has.
     pub entries: usize,
+    /// Entries that the table which comes with vramwise has, too, and those of them that are the same there; `None` where
+    /// there is no such table for this card and cuDNN.
+    pub shipped: Option<(usize, usize)>,
     /// Graphs of which nothing can be said.
     pub unclear: u64,
     /// Jobs that were listed, and those that were begun.
@@ -274,12 +277,17 @@ impl Measuring {
         };
         let wrong = |error: &dyn std::fmt::Display| RehearsalError::Measurement(error.to_string());
         let bytes = records.into_table().to_bytes(&facts).map_err(|error| wrong(&error))?;
-        let entries = Table::from_bytes(&bytes).map_err(|error| wrong(&error))?.len();
+        let table = Table::from_bytes(&bytes).map_err(|error| wrong(&error))?;
+        let entries = table.len();
+        let shipped = shipped::for_card(&facts.gpu, facts.cudnn)
+            .filter(|shipped| shipped.cudnn == facts.cudnn)
+            .and_then(|shipped| Table::from_bytes(shipped.bytes).ok())
+            .map(|shipped| table.compared_with(&shipped));
         if entries == 0 {
             let why = failed.1.unwrap_or_else(|| self.complaint(&parts, &log));
             return Err(RehearsalError::Measurement(format!("no layer ran: {why}")));
         }
-        Ok(MeasuredTable { bytes, entries, unclear, jobs: (all, begun), failed })
+        Ok(MeasuredTable { bytes, entries, shipped, unclear, jobs: (all, begun), failed })
     }
 
     /// The list of layers: the caller's, or that of well-known models.

@@ -98,6 +98,10 @@ struct Report {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct TableReport {
     entries: usize,
+    /// Entries that the table which comes with vramwise has, too, and those of them that are the same there; null where
+    /// there is no such table for this card and cuDNN.
+    built_in_entries: Option<usize>,
+    built_in_entries_same: Option<usize>,
     /// Graphs of which nothing can be said.
     unclear: u64,
     jobs_listed: u64,
@@ -189,6 +193,8 @@ impl Report {
             workspaces: table.map(|_| workspaces.path().display().to_string()),
             table: table.map(|table| TableReport {
                 entries: table.entries,
+                built_in_entries: table.shipped.map(|(both, _)| both),
+                built_in_entries_same: table.shipped.map(|(_, same)| same),
                 unclear: table.unclear,
                 jobs_listed: table.jobs.0,
                 jobs_begun: table.jobs.1,
@@ -218,6 +224,9 @@ impl Report {
             let TableReport { entries, jobs_begun, jobs_listed, .. } = table;
             line("workspaces", format!("{}: {entries} entries", printable(path)));
             line("", format!("from {jobs_begun} of {}", counted(*jobs_listed, "layer")));
+            if let (Some(both), Some(same)) = (table.built_in_entries, table.built_in_entries_same) {
+                line("", format!("{same} of {both} that the built-in table has are the same there"));
+            }
             if let Some(why) = &table.first_failure {
                 line("", format!("{} failed, first with {}", table.jobs_failed, printable(why)));
             }

@@ -247,6 +247,12 @@ impl Machine {
         properties::attribute(&self.config, number)
     }
 
+    /// Whether a number is that of an attribute.
+    pub(crate) fn has_attribute(&self, number: u32) -> bool {
+        (1..=properties::LAST_ATTRIBUTE).contains(&number)
+            || self.config.profile.attributes.contains_key(&number.to_string())
+    }
+
     /// The architecture that a kernel's code was built for, as `10 * major + minor`: libraries carry code for a few
     /// architectures, and a card runs the newest of its own generation.
     pub(crate) fn code_architecture(&self) -> i32 {
