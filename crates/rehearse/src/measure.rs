@@ -276,13 +276,12 @@ impl Measuring {
             torch: card.torch.version.clone(),
         };
         let wrong = |error: &dyn std::fmt::Display| RehearsalError::Measurement(error.to_string());
-        let bytes = records.into_table().to_bytes(&facts).map_err(|error| wrong(&error))?;
-        let table = Table::from_bytes(&bytes).map_err(|error| wrong(&error))?;
-        let entries = table.len();
-        let shipped = shipped::for_card(&facts.gpu, facts.cudnn)
+        let built_in = shipped::for_card(&facts.gpu, facts.cudnn)
             .filter(|shipped| shipped.cudnn == facts.cudnn)
-            .and_then(|shipped| Table::from_bytes(shipped.bytes).ok())
-            .map(|shipped| table.compared_with(&shipped));
+            .and_then(|shipped| Table::from_bytes(shipped.bytes).ok());
+        let shipped = built_in.map(|built_in| records.compared_with(&built_in));
+        let bytes = records.into_table().to_bytes(&facts).map_err(|error| wrong(&error))?;
+        let entries = Table::from_bytes(&bytes).map_err(|error| wrong(&error))?.len();
         if entries == 0 {
             let why = failed.1.unwrap_or_else(|| self.complaint(&parts, &log));
             return Err(RehearsalError::Measurement(format!("no layer ran: {why}")));

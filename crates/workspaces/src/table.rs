@@ -170,24 +170,6 @@ impl Table {
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
-
-    /// How many of the entries another table has, too, and how many of those it has with the same bytes (the first of an
-    /// entry's numbers).
-    #[must_use]
-    pub fn compared_with(&self, other: &Table) -> (usize, usize) {
-        let entry = |table: &Table, at: usize| {
-            let start = table.starts.get(at).map_or(0, |start| *start as usize);
-            table.numbers.get(start).copied()
-        };
-        let (mut both, mut same) = (0, 0);
-        for (at, key) in self.keys.iter().enumerate() {
-            if let Ok(there) = other.keys.binary_search(key) {
-                both += 1;
-                same += usize::from(entry(self, at) == entry(other, there));
-            }
-        }
-        (both, same)
-    }
 }
 
 fn decompress(body: &[u8]) -> Result<Vec<u8>, TableError> {
