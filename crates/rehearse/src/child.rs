@@ -24,10 +24,17 @@ pub struct Ended {
     pub status: u8,
     /// Whether it was ended at its time limit.
     pub timed_out: bool,
-    /// Whether this process was asked to stop while it ran.
-    pub interrupted: bool,
+    /// The first signal by which this process was asked to stop while it ran.
+    pub signal: Option<u8>,
     /// Seconds that it ran, in milliseconds.
     pub milliseconds: u64,
+}
+
+impl Ended {
+    /// Whether this process was asked to stop while the program ran.
+    pub fn interrupted(&self) -> bool {
+        self.signal.is_some()
+    }
 }
 
 /// Between asking a program to end and ending it.
@@ -68,13 +75,18 @@ pub(crate) fn run_watched(
     let started = Instant::now();
     let mut child = command.spawn()?;
     let mut asked: Option<Instant> = None;
-    let (mut timed_out, mut interrupted) = (false, false);
+    let (mut timed_out, mut stop) = (false, None);
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break status;
         }
         for signal in signals.pending() {
-            interrupted |= ENDING.contains(&signal);
+            if stop.is_some() && FROM_TERMINAL.contains(&signal) {
+                // Who asks twice does not want to wait.
+                child.kill()?;
+            }
+            let ending = u8::try_from(signal).ok().filter(|_| ENDING.contains(&signal));
+            stop = stop.or(ending);
             if !(at_terminal && FROM_TERMINAL.contains(&signal)) {
                 hand_on(child.id(), signal);
             }
@@ -91,7 +103,17 @@ pub(crate) fn run_watched(
         thread::sleep(TICK);
     };
     let milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    Ok(Ended { status: code(status), timed_out, interrupted, milliseconds })
+    // The last signals may have come together with the program's end.
+    let last = signals.pending().into_iter().find(|signal| ENDING.contains(signal));
+    let stop = stop.or(last.and_then(|signal| u8::try_from(signal).ok()));
+    // Whatever the program made of it, it was not left to run to its end; and what runs while Python ends can make
+    // it forget what it was ended by, so that it says 1.
+    let status = match (code(status), stop) {
+        (0, Some(signal)) => 128 + signal,
+        (1, Some(signal)) if FROM_TERMINAL.contains(&i32::from(signal)) => 128 + signal,
+        (status, _) => status,
+    };
+    Ok(Ended { status, timed_out, signal: stop, milliseconds })
 }
 
 #[cfg(unix)]

@@ -13,6 +13,7 @@
 
 pub mod assume;
 mod child;
+mod elf;
 mod error;
 pub mod evidence;
 pub mod largest;

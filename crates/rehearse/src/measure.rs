@@ -351,7 +351,7 @@ impl Measuring {
         let ended = child::run_watched(command, Streams::Hidden, Some(file), limit, &mut watch)
             .map_err(|error| RehearsalError::io("run", &self.python, error))?;
         watch();
-        if ended.interrupted {
+        if ended.interrupted() {
             return Err(RehearsalError::Interrupted);
         }
         let text = fs::read_to_string(&log).unwrap_or_default();

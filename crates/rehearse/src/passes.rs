@@ -141,8 +141,8 @@ impl Rehearsal {
             },
         };
         let mut values = self.values.clone();
-        let strict = machine::overcommit_is_strict();
-        if strict && values != Values::Off {
+        let strict = machine::strict();
+        if strict.is_some() && values != Values::Off {
             values = Values::Off;
         }
         let log = session.path("values.jsonl");
@@ -154,7 +154,7 @@ impl Rehearsal {
             }
             Values::Off | Values::OnePass => None,
         };
-        let stopped = learned.filter(|ended| ended.interrupted);
+        let stopped = learned.filter(|ended| ended.interrupted());
         let ended = match (stopped, &values) {
             (Some(ended), _) => ended,
             (None, Values::Off) => self.pass(&session, &torch, "off", None)?,

@@ -12,7 +12,7 @@ use crate::commands::devices;
 use crate::commands::rehearse::failure;
 use crate::commands::rehearse::surroundings::Surroundings;
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -154,8 +154,8 @@ fn search(rehearsal: Rehearsal, vary: &Vary, context: &Context) -> Result<Row, F
 
 /// A program that fails for another reason than memory says nothing about memory.
 fn check(outcome: &Outcome, command: &[String]) -> Result<(), Failure> {
-    if outcome.ended.interrupted {
-        return Err(Failure::new("the search was interrupted"));
+    if outcome.ended.interrupted() {
+        return Err(Failure::new("the search was interrupted").kind(Kind::Stopped));
     }
     if outcome.verdict != Verdict::Unknown {
         return Ok(());

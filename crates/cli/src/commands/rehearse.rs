@@ -15,7 +15,7 @@ use self::surroundings::Surroundings;
 use crate::Status;
 use crate::commands::devices;
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -91,8 +91,14 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     let mut run = Run::new(&rehearsal, context)?;
     run.draws = draws::more(args.draws, &rehearsal, &run, context)?;
     run.uncertain.extend(run.draws.as_ref().map(draws::Draws::doubt));
-    let report = json::Report::new(&rehearsal, &run, context.global.top);
-    keep(&run.outcome, &report)?;
+    let mut report = json::Report::new(&rehearsal, &run, context.global.top);
+    if run.outcome.ended.interrupted() && rehearsal.directory.is_none() {
+        // Who interrupts does not come back for what is kept among the temporary files.
+        run.outcome.discard();
+        report.snapshot = None;
+    } else {
+        keep(&run.outcome, &report)?;
+    }
     context.answer(&report, || text::render(&report, context))?;
     Ok(run.status())
 }
@@ -179,6 +185,10 @@ fn keep(outcome: &Outcome, report: &impl serde::Serialize) -> Result<(), Failure
 /// A rehearsal that could not be made, with what to do.
 pub(crate) fn failure(error: &RehearsalError) -> Failure {
     let failure = Failure::from_error(error);
+    let failure = match error {
+        RehearsalError::Interrupted => failure.kind(Kind::Stopped),
+        _ => failure,
+    };
     match error.hint() {
         Some(hint) => failure.hint(hint),
         None => failure,

@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 
 pub(crate) use capture::CaptureStatus;
 pub(crate) use context::Step;
-pub(crate) use host::{clear_host, forget, is_device_address};
+pub(crate) use host::{clear_host, forget, is_backed, is_device_address};
 pub(crate) use memory::Place;
 pub(crate) use physical::GRANULARITY;
 pub(crate) use physical::HandleInfo;

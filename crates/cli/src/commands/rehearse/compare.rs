@@ -93,7 +93,7 @@ pub(super) fn run(
         }
         runs.push(one(strategy, report, runs.first().map(|first| &first.report)));
         // What fails as it is says nothing about ways to save memory.
-        if failed || run.outcome.ended.interrupted {
+        if failed || run.outcome.ended.interrupted() {
             break;
         }
     }

@@ -52,7 +52,7 @@ pub(super) struct Draws {
 /// the program did not run to a verdict.
 fn count(asked: Option<u32>, run: &Run) -> u32 {
     let assumed = run.outcome.reads.as_ref().is_some_and(|reads| reads.assumed > 0);
-    if !assumed || run.outcome.verdict == Verdict::Unknown || run.outcome.ended.interrupted {
+    if !assumed || run.outcome.verdict == Verdict::Unknown || run.outcome.ended.interrupted() {
         return 1;
     }
     asked.unwrap_or(DRAWS)
@@ -79,7 +79,7 @@ pub(super) fn more(
         other.streams = Streams::Hidden;
         other.directory = Some(run.outcome.directory.join(format!("draw-{number}")));
         let run = Run::new(&other, context)?;
-        if run.outcome.ended.interrupted {
+        if run.outcome.ended.interrupted() {
             run.outcome.discard();
             break;
         }

@@ -22,6 +22,8 @@ pub(super) struct Report {
     pub(super) cudnn: Option<u64>,
     pub(super) exit_status: u8,
     pub(super) timed_out: bool,
+    /// Whether it was ended by an interrupt or another signal to this program.
+    pub(super) interrupted: bool,
     /// Null where the program failed by itself.
     pub(super) fits: Option<bool>,
     pub(super) total_bytes: u64,
@@ -143,6 +145,7 @@ impl Report {
             cudnn: main.and_then(|process| process.cudnn),
             exit_status: outcome.ended.status,
             timed_out: outcome.ended.timed_out,
+            interrupted: outcome.ended.interrupted(),
             fits: ended.then_some(outcome.verdict == Verdict::Fits),
             total_bytes: worst.total,
             peak_allocated_bytes: worst.allocated,

@@ -31,6 +31,7 @@ pub(super) fn render(report: &Report, context: &Context) -> String {
         Some(path) => {
             let _ = writeln!(text, "\nsnapshot  {}", printable(path));
         }
+        None if report.interrupted => {}
         None => {
             let _ = writeln!(text, "\nkept in  {}", printable(&report.directory));
         }
@@ -59,16 +60,19 @@ fn verdict(text: &mut String, report: &Report, style: Style) {
             None => writeln!(text, "{}", style.bad("does not fit")),
         },
         None => {
-            let how = if report.timed_out {
+            let how = if report.interrupted {
+                "the program was interrupted".to_owned()
+            } else if report.timed_out {
                 "the program was ended at its time limit".to_owned()
             } else {
                 format!("the program ended with status {}", report.exit_status)
             };
-            writeln!(
-                text,
-                "{}: {how}; until then it had taken {peak} of {total}",
-                style.warn("not known")
-            )
+            let unknown = style.warn("not known");
+            if report.processes == 0 && report.interrupted {
+                writeln!(text, "{unknown}: {how} before anything was measured")
+            } else {
+                writeln!(text, "{unknown}: {how}; until then it had taken {peak} of {total}")
+            }
         }
     };
 }
