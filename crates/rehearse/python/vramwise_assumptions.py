@@ -1,6 +1,7 @@
-"""What is taken for granted where values cannot be known: the hints, and how indices are drawn by them."""
+"""What is taken for granted where values cannot be known: the hints, and how indices are drawn by them.
 
-import torch
+The hints need no torch; only drawing imports it.
+"""
 
 # Scores that are drawn at once for a choice among many; beyond that, choices are spread by a simpler rule.
 MOST_SCORES = 1 << 24
@@ -34,6 +35,8 @@ def picks(kind, rows, count, extent):
     likelier than others, at each call others, and at each call to another degree. `worst`: every row chooses the
     same.
     """
+    import torch
+
     chosen = torch.arange(count)
     if kind == "worst":
         return (chosen % extent).expand(rows, count)

@@ -271,7 +271,71 @@ time.sleep(60)
     let room = stage("rehearse-signal", script);
     let output = rehearse(&room, &["--json", "--values", "off"], &["train.py"]);
     assert_eq!(output.status.code(), Some(128 + 15), "{}", said(&output));
-    assert_eq!(json(&output)["peak_allocated_bytes"], 5 * MIB);
+    let report = json(&output);
+    assert_eq!(report["peak_allocated_bytes"], 5 * MIB);
+    assert_eq!((&report["interrupted"], &report["snapshot"]), (&true.into(), &Value::Null));
+}
+
+/// Runs a command at a terminal of its own and types Ctrl-C there when the program has written a file `ready`; prints
+/// what the terminal showed.
+const AT_A_TERMINAL: &str = "\
+import os, pty, select, sys
+process, terminal = pty.fork()
+if process == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+shown, typed = b'', False
+while True:
+    if select.select([terminal], [], [], 0.01)[0]:
+        try:
+            data = os.read(terminal, 4096)
+        except OSError:
+            break
+        if not data:
+            break
+        shown += data
+    if not typed and os.path.exists('ready'):
+        os.write(terminal, b'\\x03')
+        typed = True
+_, status = os.waitpid(process, 0)
+sys.stdout.buffer.write(shown)
+sys.exit(os.waitstatus_to_exitcode(status))
+";
+
+#[test]
+fn an_interrupt_at_a_terminal_ends_the_program_and_leaves_nothing_behind() {
+    let script = "\
+import os, time, torch
+torch.cuda.allocate(5 << 20)
+with open('ready.tmp', 'w') as file:
+    file.write(str(os.getpid()))
+os.rename('ready.tmp', 'ready')
+time.sleep(60)
+";
+    for (values, words) in [("off", "interrupted; until then it had taken 6.00 MiB"), ("two", "before anything was measured")] {
+        let room = stage(&format!("rehearse-interrupt-{values}"), script);
+        room.write("terminal.py", AT_A_TERMINAL);
+        let inner = command(&room, &["rehearse"]);
+        let program = inner.get_program().to_owned();
+        let mut outer = Command::new("python3");
+        outer.arg("terminal.py").arg(program);
+        outer.args(["rehearse", "--emulate-anyway", "--values", values, "--", "python3", "train.py"]);
+        outer.current_dir(room.path()).stdin(Stdio::null());
+        for (name, value) in inner.get_envs() {
+            match value {
+                Some(value) => outer.env(name, value),
+                None => outer.env_remove(name),
+            };
+        }
+        let output = outer.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(130), "{text}");
+        assert!(text.contains(words), "{text}");
+        let child = String::from_utf8(room.read("ready")).unwrap();
+        assert!(!std::path::Path::new("/proc").join(&child).exists(), "the program has ended");
+        let names = room.names();
+        let left: Vec<_> = names.iter().filter(|n| n.starts_with("vramwise-rehearsal")).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
 }
 
 #[test]
