@@ -104,8 +104,7 @@ impl fmt::Display for Draw {
 /// Draws where none are asked for and values had to be assumed.
 pub const DRAWS: u32 = 5;
 /// Routings of the draws behind the first, where no hint says one.
-const OTHERS: [Routing; 4] =
-    [Routing::Balanced, Routing::Skewed, Routing::Worst, Routing::Skewed];
+const OTHERS: [Routing; 4] = [Routing::Balanced, Routing::Skewed, Routing::Worst, Routing::Skewed];
 /// Shares that the draws behind the first spread over where no hint says one.
 const OPEN_MASK: Share = Share { low: 0.0, high: 1.0 };
 const OPEN_NMS: Share = Share { low: 0.1, high: 1.0 };

@@ -132,12 +132,15 @@ mod tests {
         made.is_ok_and(|status| status.success()).then_some(path)
     }
 
-    const CODE: &str = "__attribute__((section(\".nv_fatbin\"))) const char code[] = \"device code\";\n";
+    const CODE: &str =
+        "__attribute__((section(\".nv_fatbin\"))) const char code[] = \"device code\";\n";
 
     #[test]
     fn an_object_that_brings_the_runtime_is_told_from_one_that_imports_it() {
-        let imports = "void __cudaRegisterFatBinary(void*); void f(void) { __cudaRegisterFatBinary(0); }\n";
-        let hidden = "__attribute__((visibility(\"hidden\"))) void __cudaRegisterFatBinary(void*p) { }\n";
+        let imports =
+            "void __cudaRegisterFatBinary(void*); void f(void) { __cudaRegisterFatBinary(0); }\n";
+        let hidden =
+            "__attribute__((visibility(\"hidden\"))) void __cudaRegisterFatBinary(void*p) { }\n";
         let calls = "void f(void) { __cudaRegisterFatBinary(0); }\n";
         let cases: [(&str, String, &[&str], bool); 5] = [
             ("shared", format!("{CODE}{imports}"), &[], false),

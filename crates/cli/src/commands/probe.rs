@@ -130,8 +130,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
         workers: args.workers.unwrap_or(cpus.saturating_sub(1).clamp(1, 15)),
         jobs: args.jobs.clone(),
     };
-    std::fs::create_dir_all(&args.into)
-        .map_err(|error| Failure::io("make", &args.into, &error))?;
+    std::fs::create_dir_all(&args.into).map_err(|error| Failure::io("make", &args.into, &error))?;
     let bar = context.progress("asking the device", 1);
     let mut last = String::new();
     let mut told = |progress: &Progress| {
@@ -176,7 +175,8 @@ impl Report {
         workspaces: &Destination,
     ) -> Self {
         let card = &measured.card;
-        let own = card.context_steps.iter().map(|(_, used, reserved)| used.saturating_sub(*reserved));
+        let own =
+            card.context_steps.iter().map(|(_, used, reserved)| used.saturating_sub(*reserved));
         let built_in = vramwise_profile::find(&card.name).filter(|profile| profile.card.measured);
         Self {
             schema: 1,
@@ -224,8 +224,12 @@ impl Report {
             let TableReport { entries, jobs_begun, jobs_listed, .. } = table;
             line("workspaces", format!("{}: {entries} entries", printable(path)));
             line("", format!("from {jobs_begun} of {}", counted(*jobs_listed, "layer")));
-            if let (Some(both), Some(same)) = (table.built_in_entries, table.built_in_entries_same) {
-                line("", format!("{same} of {both} that the built-in table has are the same there"));
+            if let (Some(both), Some(same)) = (table.built_in_entries, table.built_in_entries_same)
+            {
+                line(
+                    "",
+                    format!("{same} of {both} that the built-in table has are the same there"),
+                );
             }
             if let Some(why) = &table.first_failure {
                 line("", format!("{} failed, first with {}", table.jobs_failed, printable(why)));
@@ -283,9 +287,8 @@ fn differences(measured: &Card, built_in: &Card) -> Vec<Difference> {
     }
     let numbers = measured.attributes.keys().chain(built_in.attributes.keys());
     for number in numbers.collect::<std::collections::BTreeSet<_>>() {
-        let value = |card: &Card| {
-            card.attributes.get(number).map_or("-".to_owned(), ToString::to_string)
-        };
+        let value =
+            |card: &Card| card.attributes.get(number).map_or("-".to_owned(), ToString::to_string);
         compare(&format!("attribute {number}"), value(measured), value(built_in));
     }
     let parsed = |card: &Card| {

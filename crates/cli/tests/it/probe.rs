@@ -17,7 +17,10 @@ fn command(room: &Room, args: &[&str]) -> Command {
         .env("VRAMWISE_REHEARSAL", room.path())
         .env("VRAMWISE_LIB_DIR", room.path())
         .env("TMPDIR", room.path());
-    room.write("emulator.json", "{\"memory_bytes\": 1, \"devices\": 1, \"profile\": {\"name\": \"x\"}}");
+    room.write(
+        "emulator.json",
+        "{\"memory_bytes\": 1, \"devices\": 1, \"profile\": {\"name\": \"x\"}}",
+    );
     command
 }
 

@@ -311,14 +311,25 @@ with open('ready.tmp', 'w') as file:
 os.rename('ready.tmp', 'ready')
 time.sleep(60)
 ";
-    for (values, words) in [("off", "interrupted; until then it had taken 6.00 MiB"), ("two", "before anything was measured")] {
+    for (values, words) in [
+        ("off", "interrupted; until then it had taken 6.00 MiB"),
+        ("two", "before anything was measured"),
+    ] {
         let room = stage(&format!("rehearse-interrupt-{values}"), script);
         room.write("terminal.py", AT_A_TERMINAL);
         let inner = command(&room, &["rehearse"]);
         let program = inner.get_program().to_owned();
         let mut outer = Command::new("python3");
         outer.arg("terminal.py").arg(program);
-        outer.args(["rehearse", "--emulate-anyway", "--values", values, "--", "python3", "train.py"]);
+        outer.args([
+            "rehearse",
+            "--emulate-anyway",
+            "--values",
+            values,
+            "--",
+            "python3",
+            "train.py",
+        ]);
         outer.current_dir(room.path()).stdin(Stdio::null());
         for (name, value) in inner.get_envs() {
             match value {

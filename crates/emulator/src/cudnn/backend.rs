@@ -150,7 +150,13 @@ extern "C" fn cudnnBackendSetAttribute(
         && let Some(text) = description()
     {
         let count = text.len() as i64;
-        return real_set(descriptor, attribute::DEVICE_JSON, TYPE_CHAR, count, text.as_ptr().cast());
+        return real_set(
+            descriptor,
+            attribute::DEVICE_JSON,
+            TYPE_CHAR,
+            count,
+            text.as_ptr().cast(),
+        );
     }
     let status = real_set(descriptor, name, kind, count, elements);
     let size = element_size(kind).unwrap_or(0);

@@ -59,8 +59,7 @@ impl Physical {
     pub(crate) fn create(&mut self, device: usize, bytes: u64, handle_types: i32) -> u64 {
         let handle = self.next_handle;
         self.next_handle += 1;
-        let info =
-            HandleInfo { device, bytes, handle_types, identity: None, owners: 1, mapped: 0 };
+        let info = HandleInfo { device, bytes, handle_types, identity: None, owners: 1, mapped: 0 };
         self.handles.insert(handle, info);
         handle
     }

@@ -4,9 +4,10 @@
 //! what they wrote becomes the files that a rehearsal reads. On an emulated device the same happens, and the profile
 //! that comes out is the one that went in: it is called what it is.
 
+mod programs;
+
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -16,18 +17,11 @@ use vramwise_profile::{Card, DevicePropHex};
 use vramwise_workspaces::records::Records;
 use vramwise_workspaces::{Facts, Table, shipped};
 
-use crate::child::{self, Streams};
+use self::programs::{Room, last_line};
 use crate::error::RehearsalError;
 use crate::python::{self, Torch};
 use crate::{libraries, session};
 
-/// The programs, by file name.
-const PROGRAMS: &[(&str, &str)] = &[
-    ("device.py", include_str!("../../probe/python/device.py")),
-    ("layers.py", include_str!("../../probe/python/layers.py")),
-    ("models.py", include_str!("../../probe/python/models.py")),
-    ("sizes.py", include_str!("../../probe/python/sizes.py")),
-];
 /// Memory that one of the measuring processes may take, GiB.
 const GIB_EACH: u32 = 7;
 /// Beyond its own limit, the program that measures sizes has this long to end.
@@ -94,31 +88,6 @@ pub struct MeasuredTable {
     pub failed: (u64, Option<String>),
 }
 
-/// A directory that goes when it is dropped.
-struct Room(PathBuf);
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        // What cannot be removed does no harm.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-impl Room {
-    fn new() -> Result<Self, RehearsalError> {
-        let room = Self(session::temporary()?);
-        for (name, text) in PROGRAMS {
-            let path = room.0.join(name);
-            fs::write(&path, text).map_err(|error| RehearsalError::io("write", path, error))?;
-        }
-        Ok(room)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
 /// What `device.py` writes where it fails.
 #[derive(Deserialize)]
 struct Failed {
@@ -156,7 +125,7 @@ impl Measuring {
         let out = room.path("device.json");
         let mut arguments = vec![out.display().to_string()];
         arguments.extend(self.quick.then(|| "--quick".to_owned()));
-        let log = self.program(&room, "device.py", &arguments, None, &mut |line| {
+        let log = room.run(&self.python, "device.py", &arguments, None, &mut |line| {
             told(&Progress { doing: line.to_owned(), done: 0, all: 0 });
         })?;
         let text = fs::read(&out).map_err(|_| RehearsalError::Measurement(last_line(&log)))?;
@@ -246,7 +215,7 @@ impl Measuring {
         ];
         let limit = Duration::from_secs(self.seconds) + SLACK;
         let mut begun = 0;
-        let log = self.program(&room, "sizes.py", &arguments, Some(limit), &mut |line| {
+        let log = room.run(&self.python, "sizes.py", &arguments, Some(limit), &mut |line| {
             begun = begun_of(line).map_or(begun, |n| n.min(all));
             told(&Progress { doing: "workspaces of layers".to_owned(), done: begun, all });
         })?;
@@ -302,7 +271,7 @@ impl Measuring {
         let path = room.path("jobs.jsonl.gz");
         let mut arguments = vec![path.display().to_string()];
         arguments.extend(self.quick.then(|| "--quick".to_owned()));
-        let log = self.program(room, "layers.py", &arguments, None, &mut |_| {
+        let log = room.run(&self.python, "layers.py", &arguments, None, &mut |_| {
             told(&Progress { doing: "listing layers of models".to_owned(), done: 0, all: 0 });
         })?;
         if path.is_file() { Ok(path) } else { Err(RehearsalError::Measurement(last_line(&log))) }
@@ -314,7 +283,7 @@ impl Measuring {
         let output = Command::new(&self.python)
             .args(["-c", question])
             .arg(jobs)
-            .current_dir(&room.0)
+            .current_dir(room.directory())
             .stdin(Stdio::null())
             .output()
             .map_err(|error| RehearsalError::io("run", &self.python, error))?;
@@ -332,64 +301,14 @@ impl Measuring {
         (gib / self.workers.max(1)).saturating_sub(1).clamp(1, GIB_EACH)
     }
 
-    /// Runs one of the programs; `said` gets each of its lines. Its whole output.
-    fn program(
-        &self,
-        room: &Room,
-        name: &str,
-        arguments: &[String],
-        limit: Option<Duration>,
-        said: &mut dyn FnMut(&str),
-    ) -> Result<String, RehearsalError> {
-        let log = room.path(&format!("{name}.log"));
-        let file = File::create(&log).map_err(|error| RehearsalError::io("write", &log, error))?;
-        let mut command = Command::new(&self.python);
-        command.arg("-u").arg(room.path(name)).args(arguments);
-        command.current_dir(&room.0).stdin(Stdio::null());
-        let mut lines = Lines { file: File::open(&log).ok(), at: 0, rest: String::new() };
-        let mut watch = || lines.each(said);
-        let ended = child::run_watched(command, Streams::Hidden, Some(file), limit, &mut watch)
-            .map_err(|error| RehearsalError::io("run", &self.python, error))?;
-        watch();
-        if ended.interrupted() {
-            return Err(RehearsalError::Interrupted);
-        }
-        let text = fs::read_to_string(&log).unwrap_or_default();
-        if ended.status == 0 || ended.timed_out {
-            return Ok(text);
-        }
-        let why = last_line(&text);
-        Err(RehearsalError::Measurement(format!("{name} ended with status {}: {why}", ended.status)))
-    }
-
     /// What the processes that measured sizes said before they ended.
     fn complaint(&self, parts: &Path, log: &str) -> String {
-        let errors = session::entries(parts).into_iter().filter(|(name, _)| name.starts_with("err-"));
+        let errors =
+            session::entries(parts).into_iter().filter(|(name, _)| name.starts_with("err-"));
         let said = errors.map(|(_, path)| fs::read_to_string(path).unwrap_or_default());
-        said.map(|text| last_line(&text)).find(|line| !line.is_empty()).unwrap_or_else(|| last_line(log))
-    }
-}
-
-/// The lines that are added to a file.
-struct Lines {
-    file: Option<File>,
-    at: u64,
-    rest: String,
-}
-
-impl Lines {
-    fn each(&mut self, said: &mut dyn FnMut(&str)) {
-        let Some(file) = &mut self.file else { return };
-        let mut more = Vec::new();
-        if file.seek(SeekFrom::Start(self.at)).is_err() || file.read_to_end(&mut more).is_err() {
-            return;
-        }
-        self.at += more.len() as u64;
-        self.rest.push_str(&String::from_utf8_lossy(&more));
-        while let Some((line, rest)) = self.rest.split_once('\n') {
-            said(line.trim_end());
-            self.rest = rest.to_owned();
-        }
+        said.map(|text| last_line(&text))
+            .find(|line| !line.is_empty())
+            .unwrap_or_else(|| last_line(log))
     }
 }
 
@@ -457,10 +376,6 @@ fn whole_lines(text: &str) -> impl Iterator<Item = &str> {
     whole.lines()
 }
 
-fn last_line(text: &str) -> String {
-    text.trim().lines().last().unwrap_or("").trim().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -488,18 +403,5 @@ mod tests {
         assert_eq!(reason("17 0.031 RuntimeError('no')"), Some("RuntimeError('no')"));
         let lines: Vec<&str> = whole_lines("{}\n{}\n{\"key\"").collect();
         assert_eq!(lines, ["{}", "{}"]);
-    }
-
-    #[test]
-    fn lines_are_handed_on_once_and_whole() {
-        let path = std::env::temp_dir().join(format!("vramwise-lines-{}", std::process::id()));
-        fs::write(&path, "one\ntw").unwrap();
-        let mut lines = Lines { file: File::open(&path).ok(), at: 0, rest: String::new() };
-        let mut seen = Vec::new();
-        lines.each(&mut |line| seen.push(line.to_owned()));
-        fs::write(&path, "one\ntwo\nthree\n").unwrap();
-        lines.each(&mut |line| seen.push(line.to_owned()));
-        fs::remove_file(path).unwrap();
-        assert_eq!(seen, ["one", "two", "three"]);
     }
 }
