@@ -124,11 +124,11 @@ mod tests {
         let room = std::env::temp_dir();
         let path = room.join(format!("vramwise-elf-{}-{name}.so", std::process::id()));
         let source = path.with_extension("c");
-        std::fs::write(&source, code).unwrap();
+        std::fs::write(&source, code).expect("a temporary file");
         let mut compiler = Command::new("cc");
         compiler.args(["-shared", "-fPIC", "-nostdlib"]).args(options);
         let made = compiler.arg("-o").arg(&path).arg(&source).status();
-        std::fs::remove_file(&source).unwrap();
+        std::fs::remove_file(&source).expect("a temporary file");
         made.is_ok_and(|status| status.success()).then_some(path)
     }
 

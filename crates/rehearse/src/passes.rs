@@ -154,7 +154,7 @@ impl Rehearsal {
             }
             Values::Off | Values::OnePass => None,
         };
-        let stopped = learned.filter(|ended| ended.interrupted());
+        let stopped = learned.filter(Ended::interrupted);
         let ended = match (stopped, &values) {
             (Some(ended), _) => ended,
             (None, Values::Off) => self.pass(&session, &torch, "off", None)?,

@@ -112,15 +112,22 @@ impl Values {
         if let Some(log) = self.log.take() {
             std::mem::forget(log);
         }
-        let Some(base) = &self.base else { return };
+        if let Err(complaint) = self.open_log() {
+            self.complaints.push(complaint);
+        }
+    }
+
+    fn open_log(&mut self) -> Result<(), String> {
+        let Some(base) = &self.base else { return Ok(()) };
         let learns = self.mode == Mode::Learn;
-        let opened = super::log::claim(base, &self.process, learns).and_then(|path| match learns {
-            true => Ok(self.log = Some(BufWriter::new(
-                File::create(&path).map_err(|e| format!("{}: {e}", path.display()))?,
-            ))),
-            false => Ok(self.answers = read(&path, &mut self.complaints)?),
-        });
-        self.complaints.extend(opened.err());
+        let path = super::log::claim(base, &self.process, learns)?;
+        if learns {
+            let file = File::create(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            self.log = Some(BufWriter::new(file));
+        } else {
+            self.answers = read(&path, &mut self.complaints)?;
+        }
+        Ok(())
     }
 
     /// A small copy to the host: the bytes that it gives instead of `found`, what memory holds.
