@@ -309,9 +309,9 @@ fn doubt(rehearsal: &Rehearsal, session: &Session, strict: Option<Strict>, outco
     }
     let holding = outcome.processes.iter().filter(|process| peak(process) > 0).count();
     if holding > 1 {
-        notes.push(format!(
-            "{holding} processes used the device; each was given the whole card, and the figures are sums \
-             of their peaks"
+        uncertain.push(format!(
+            "{holding} processes used the device: each was given the whole card, and the figures are sums of \
+             their peaks, which need not come at the same time"
         ));
     }
     if session.has_counted_logs() {
