@@ -61,11 +61,14 @@ impl Share {
         }
     }
 
-    /// The share of draw `number` of `count`: the middle, then both ends and what lies between.
+    /// The share of draw `number` of `count`: the middle, then the upper end, the lower one and what lies between.
     fn of(self, number: u32, count: u32) -> f64 {
-        let Some(place) = number.checked_sub(1) else { return f64::midpoint(self.low, self.high) };
-        let steps = count.saturating_sub(2);
-        let part = if steps == 0 { 1.0 } else { f64::from(place) / f64::from(steps) };
+        let part = match number {
+            0 => 0.5,
+            1 => 1.0,
+            2 => 0.0,
+            _ => f64::from(number - 2) / f64::from(count.saturating_sub(2).max(1)),
+        };
         self.low + (self.high - self.low) * part
     }
 }
@@ -103,8 +106,10 @@ impl fmt::Display for Draw {
 
 /// Draws where none are asked for and values had to be assumed.
 pub const DRAWS: u32 = 5;
+/// Draws after which the rest is left out where nothing has changed: the first and both extremes.
+pub const EXTREMES: u32 = 3;
 /// Routings of the draws behind the first, where no hint says one.
-const OTHERS: [Routing; 4] = [Routing::Balanced, Routing::Skewed, Routing::Worst, Routing::Skewed];
+const OTHERS: [Routing; 4] = [Routing::Worst, Routing::Balanced, Routing::Skewed, Routing::Skewed];
 /// Shares that the draws behind the first spread over where no hint says one.
 const OPEN_MASK: Share = Share { low: 0.0, high: 1.0 };
 const OPEN_NMS: Share = Share { low: 0.1, high: 1.0 };
@@ -174,9 +179,11 @@ mod tests {
         for routing in Routing::ALL {
             assert!(draws.iter().any(|draw| draw.topk == routing), "{routing:?}");
         }
-        let masks: Vec<f64> = draws[1..].iter().map(|draw| draw.mask).collect();
-        assert_eq!((masks[0], masks[3]), (0.0, 1.0));
-        assert!(masks.is_sorted());
+        let masks: Vec<f64> = draws.iter().map(|draw| (draw.mask * 100.0).round()).collect();
+        assert_eq!(masks, [50.0, 100.0, 0.0, 33.0, 67.0]);
+        let extremes = &draws[1..EXTREMES as usize];
+        let routings: Vec<Routing> = extremes.iter().map(|draw| draw.topk).collect();
+        assert_eq!(routings, [Routing::Worst, Routing::Balanced]);
         assert_eq!(draws[4].seed, 4);
     }
 
@@ -186,8 +193,7 @@ mod tests {
         let draws: Vec<Draw> = (0..4).map(|n| assume.draw(n, 4)).collect();
         assert!(draws.iter().all(|draw| draw.topk == Routing::Worst && draw.nms == 0.3));
         let masks: Vec<f64> = draws.iter().map(|draw| (draw.mask * 100.0).round()).collect();
-        assert_eq!(masks, [40.0, 20.0, 40.0, 60.0]);
-        assert_eq!(hints(&["mask=0.2..0.6"]).draw(1, 2).mask, 0.6, "the one beside the middle");
+        assert_eq!(masks, [40.0, 60.0, 20.0, 40.0]);
     }
 
     #[test]

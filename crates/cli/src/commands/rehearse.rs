@@ -59,7 +59,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WHAT", value_enum, value_delimiter = ',')]
     compare: Vec<compare::Strategy>,
     /// How often to draw values that cannot be known, each time under other assumptions, for the range of the
-    /// peaks; without it 5 times where there are such values. 1 makes do with the first.
+    /// peaks; without it 5 times where there are such values, or 3 where the first show no difference.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     draws: Option<u32>,
     #[command(flatten)]

@@ -1,7 +1,7 @@
 //! Further draws of what cannot be known: the program again, with other assumptions, for the range of its peaks.
 
 use serde::Serialize;
-use vramwise_rehearse::assume::{DRAWS, Draw};
+use vramwise_rehearse::assume::{DRAWS, Draw, EXTREMES};
 use vramwise_rehearse::{Rehearsal, Streams, Verdict};
 
 use super::Run;
@@ -87,6 +87,11 @@ pub(super) fn more(
         if rehearsal.directory.is_none() {
             run.outcome.discard();
         }
+        // What neither extreme changes nothing between them does.
+        let settled = asked.is_none() && number + 1 == EXTREMES;
+        if settled && runs.iter().all(|run| run.is_like(&runs[0])) {
+            break;
+        }
     }
     Ok(Some(Draws::new(runs)))
 }
@@ -111,6 +116,12 @@ impl Drawn {
             allocated: ranges.map_or((worst.allocated, worst.allocated), |r| r.allocated),
             reserved: ranges.map_or((worst.reserved, worst.reserved), |r| r.reserved),
         }
+    }
+
+    /// Whether it ended in the same way with the same peaks.
+    fn is_like(&self, other: &Self) -> bool {
+        let figures = |run: &Self| (run.fits, run.allocated, run.reserved, run.peak_device_bytes);
+        figures(self) == figures(other)
     }
 
     fn assumed(&self) -> String {
