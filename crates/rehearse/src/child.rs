@@ -3,6 +3,11 @@
 use std::fs::File;
 use std::io::{self, IsTerminal as _};
 use std::process::{Command, ExitStatus, Stdio};
+#[cfg(unix)]
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -146,20 +151,46 @@ const FROM_TERMINAL: [i32; 2] = [2, 3];
 /// Signals after which nothing more is to be started: hang-up, interrupt, quit, terminate.
 const ENDING: [i32; 4] = [1, 2, 3, 15];
 
-/// The signals that are handed on.
+/// The signals that are handed on while a program runs.
 #[cfg(unix)]
 struct Signals(signal_hook::iterator::Signals);
+
+/// Whether no program runs: then the signals that end this one do so, as they did before any was handed on.
+#[cfg(unix)]
+static IDLE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 #[cfg(unix)]
 impl Signals {
     fn new() -> io::Result<Self> {
-        use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-        let all = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
-        Ok(Self(signal_hook::iterator::Signals::new(all)?))
+        use signal_hook::consts::{SIGUSR1, SIGUSR2};
+        if IDLE.get().is_none() {
+            let idle = Arc::new(AtomicBool::new(false));
+            for signal in ENDING {
+                signal_hook::flag::register_conditional_default(signal, Arc::clone(&idle))?;
+            }
+            let _ = IDLE.set(idle);
+        }
+        let all = ENDING.into_iter().chain([SIGUSR1, SIGUSR2]);
+        let signals = signal_hook::iterator::Signals::new(all)?;
+        Self::idle(false);
+        Ok(Self(signals))
+    }
+
+    fn idle(now: bool) {
+        if let Some(idle) = IDLE.get() {
+            idle.store(now, Ordering::SeqCst);
+        }
     }
 
     fn pending(&mut self) -> Vec<i32> {
         self.0.pending().collect()
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Signals {
+    fn drop(&mut self) {
+        Self::idle(true);
     }
 }
 

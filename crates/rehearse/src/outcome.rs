@@ -251,9 +251,11 @@ fn doubt(rehearsal: &Rehearsal, session: &Session, strict: Option<Strict>, outco
             ));
         }
         if reads.assumed > 0 {
+            let (number, count) = rehearsal.draw;
             uncertain.push(format!(
-                "{} values that the program read follow from indices and masks drawn at random{}",
+                "{} values that the program read follow from indices and masks that were assumed ({}){}",
                 reads.assumed,
+                rehearsal.assume.draw(number, count),
                 at("assumed", "integer")
             ));
         }

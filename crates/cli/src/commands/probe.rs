@@ -25,9 +25,10 @@ Examples:
   vramwise rehearse --gpu cards/ours.json -- python train.py
       Elsewhere, without the GPU: on that card. The table beside the profile is used, too.
 
-PyTorch's CUDA build and a GPU are needed; for the layers of vision models also torchvision, and timm and diffusers
-where they are installed. The GPU should be idle: what others have on it would be counted in the context's memory.
-It is the first GPU that PyTorch sees; CUDA_VISIBLE_DEVICES chooses. Nothing that identifies the card is written.
+PyTorch's CUDA build and a GPU are needed; for the layers of vision models also torchvision, and timm and
+diffusers where they are installed. The GPU should be idle: what others have on it would be counted in the
+context's memory. It is the first GPU that PyTorch sees; CUDA_VISIBLE_DEVICES chooses. Nothing that
+identifies the card is written.
 
 Exit status: 0 the files were written, 2 nothing could be measured or wrong usage.";
 
