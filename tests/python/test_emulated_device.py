@@ -197,6 +197,28 @@ ok("cuMemUnmap", at, size)
 ok("cuMemRelease", handle)
 """)))
 
+    def test_where_address_space_is_limited_there_are_addresses_and_no_values(self):
+        report = self.run_program("""
+import resource
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, resource.getrlimit(resource.RLIMIT_AS)[1]))
+before, total = free_bytes()
+assert total == 8 << 30
+code, at = malloc(6 << 30)
+assert code == 0 and at.value, "more than there is address space"
+there, back = (c.c_double * 4)(1.5, -2.0, 3.25, 1e300), (c.c_double * 4)(*[7.0] * 4)
+ok("cudaMemcpy", at, there, c.c_size_t(32), 1)
+ok("cudaMemset", at, 1, c.c_size_t(1 << 30))
+ok("cudaMemcpy", back, at, c.c_size_t(32), 2)
+assert list(back) == [0.0] * 4, list(back)
+reserved, handle, zero = c.c_uint64(), c.c_uint64(), c.c_uint64(0)
+ok("cuMemAddressReserve", c.byref(reserved), c.c_size_t(16 << 30), c.c_size_t(0), zero, zero)
+assert reserved.value
+ok("cuMemAddressFree", reserved, c.c_size_t(16 << 30))
+ok("cudaFree", at)
+assert free_bytes()[0] == before
+""")
+        self.assertIn("holds no values", " ".join(report["notes"]))
+
 
 if __name__ == "__main__":
     unittest.main()
