@@ -80,7 +80,7 @@ pub(crate) fn run_watched(
     let started = Instant::now();
     let mut child = command.spawn()?;
     let mut asked: Option<Instant> = None;
-    let (mut timed_out, mut stop) = (false, None);
+    let (mut timed_out, mut killed, mut stop) = (false, false, None);
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break status;
@@ -89,6 +89,7 @@ pub(crate) fn run_watched(
             if stop.is_some() && FROM_TERMINAL.contains(&signal) {
                 // Who asks twice does not want to wait.
                 child.kill()?;
+                killed = true;
             }
             let ending = u8::try_from(signal).ok().filter(|_| ENDING.contains(&signal));
             stop = stop.or(ending);
@@ -115,6 +116,7 @@ pub(crate) fn run_watched(
     // it forget what it was ended by, so that it says 1.
     let status = match (code(status), stop) {
         (0, Some(signal)) => 128 + signal,
+        (_, Some(signal)) if killed => 128 + signal,
         (1, Some(signal)) if FROM_TERMINAL.contains(&i32::from(signal)) => 128 + signal,
         (status, _) => status,
     };
