@@ -6,8 +6,8 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
 use vramwise_types::{ParseVersionError, TorchVersion};
 
 use crate::commands::{
-    check, completions, convert, devices, diff, explain, fit, inspect, leaks, man, ranks, redact,
-    rehearse, replay, run, slice, tune, validate,
+    check, completions, convert, devices, diff, explain, fit, inspect, leaks, man, probe, ranks,
+    redact, rehearse, replay, run, slice, tune, validate,
 };
 use crate::style::ColourChoice;
 
@@ -28,7 +28,7 @@ Examples:
   vramwise run -- python train.py         the same program in less GPU memory
 
 A snapshot is what torch.cuda.memory._dump_snapshot() writes. Reading one never runs code from it,
-no command uses the network, and none but run needs a GPU.
+no command uses the network, and none but run and probe needs a GPU.
 
 Exit status: 0 fine, 1 a finding (such as a divergence), 2 wrong usage or unreadable input.";
 
@@ -91,6 +91,7 @@ pub(crate) enum Command {
     Fit(fit::Args),
     Run(run::Args),
     Devices(devices::Args),
+    Probe(probe::Args),
     Completions(completions::Args),
     Man(man::Args),
 }

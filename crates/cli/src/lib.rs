@@ -10,6 +10,7 @@
 //! | 0 | fine |
 //! | 1 | a finding, such as a divergence or a program that does not fit |
 //! | 2 | wrong usage, or input that cannot be read |
+//! | 130 | interrupted |
 //! | other | `rehearse` passes on the status of a program that failed by itself; `run` becomes the program |
 //!
 //! [`embed`] has the same commands for programs that want the report instead.
@@ -41,6 +42,7 @@ use clap::Parser as _;
 
 use crate::args::{Cli, Command};
 use crate::context::Context;
+use crate::failure::Kind;
 use crate::style::Style;
 
 /// What a command found, as far as the exit status tells.
@@ -78,7 +80,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             let style = Style::new(colour, io::stderr().is_terminal());
             // A closed standard error leaves only the status to tell it.
             let _ = io::stderr().write_all(failure.render(style).as_bytes());
-            ExitCode::from(2)
+            // As shells have it for a program that an interrupt ended.
+            ExitCode::from(if *failure.what_kind() == Kind::Stopped { 130 } else { 2 })
         }
     }
 }

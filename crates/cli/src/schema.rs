@@ -8,8 +8,8 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 
 use crate::commands::{
-    check, convert, devices, diff, explain, fit, inspect, leaks, ranks, redact, rehearse, replay,
-    slice, tune, validate,
+    check, convert, devices, diff, explain, fit, inspect, leaks, probe, ranks, redact, rehearse,
+    replay, slice, tune, validate,
 };
 
 /// The schema of a report as it is written.
@@ -32,6 +32,7 @@ fn the_schemas_in_the_documentation_are_those_of_the_types() {
         ("fit", fit::schema()),
         ("inspect", inspect::schema()),
         ("leaks", leaks::schema()),
+        ("probe", probe::schema()),
         ("ranks", ranks::schema()),
         ("redact", redact::schema()),
         ("rehearse", rehearse::schema()),

@@ -2,9 +2,11 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
+use crate::machine::is_backed;
+
 /// Writes through a pointer that C gave for a result; a null pointer is left alone.
 pub(crate) fn put<T>(to: *mut T, value: T) {
-    if !to.is_null() {
+    if !to.is_null() && is_backed(to as u64) {
         // SAFETY: the header promises a valid pointer for one T; callers of C interfaces may give
         // unaligned ones, which `write_unaligned` allows.
         unsafe { to.write_unaligned(value) };
@@ -49,7 +51,9 @@ pub(crate) fn put_bytes(to: *mut c_void, bytes: &[u8]) {
 
 /// Copies memory that may overlap, as `cudaMemcpy` with host or (host-backed) device addresses does.
 pub(crate) fn copy(to: *mut c_void, from: *const c_void, bytes: usize) {
-    if !to.is_null() && !from.is_null() {
+    if !is_backed(from as u64) {
+        fill(to, 0, bytes);
+    } else if !to.is_null() && !from.is_null() && is_backed(to as u64) {
         // SAFETY: both ranges are the caller's to name; device ranges are mapped for reading and writing.
         unsafe { std::ptr::copy(from.cast::<u8>(), to.cast::<u8>(), bytes) };
     }
@@ -57,7 +61,7 @@ pub(crate) fn copy(to: *mut c_void, from: *const c_void, bytes: usize) {
 
 /// Fills memory.
 pub(crate) fn fill(to: *mut c_void, value: u8, bytes: usize) {
-    if !to.is_null() {
+    if !to.is_null() && is_backed(to as u64) {
         // SAFETY: as for `copy`.
         unsafe { std::ptr::write_bytes(to.cast::<u8>(), value, bytes) };
     }

@@ -32,6 +32,14 @@ fn multiply(m: i64, n: i64, k: i64, batch: i64, leading: [i64; 3]) -> i32 {
     0
 }
 
+/// cuSOLVER's code is loaded for its first handle.
+#[unsafe(no_mangle)]
+extern "C" fn cusolverDnCreate(to: *mut usize) -> i32 {
+    machine::lock().reach(machine::current_device(), Step::FirstFactorisation);
+    put(to, stub::new_handle());
+    0
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn cublasCreate_v2(to: *mut usize) -> i32 {
     let device = machine::current_device();

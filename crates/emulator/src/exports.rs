@@ -31,3 +31,10 @@ extern "C" fn vramwise_note(text: *const std::ffi::c_char) {
     let text = abi::text(text);
     machine::lock().notes.push(text);
 }
+
+/// Says which process of the program this is, so that both passes know it again; before it reads a value.
+#[unsafe(no_mangle)]
+extern "C" fn vramwise_name_process(name: *const std::ffi::c_char) {
+    let name = abi::text(name);
+    machine::lock().values.process = name;
+}

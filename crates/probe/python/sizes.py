@@ -11,7 +11,7 @@ A job is a layer as `layers.py` lists it, optionally followed by how PyTorch sha
   ["bn", sizes, dtype]   ["rnn", cell, dtype, input, hidden, layers, bidirectional, steps, batch, dropout, packed]
   ["ctc", steps, batch, classes, labels]   ["sdpa", batch, heads, steps, width, dtype, causal]
 """
-import argparse, ctypes, fcntl, gzip, json, os, subprocess, sys, time
+import argparse, ctypes, fcntl, gzip, json, os, signal, subprocess, sys, time
 
 
 def take(counter, n):
@@ -162,11 +162,29 @@ def run(a):
     def spawn(k):
         env = {**os.environ, "VRAMWISE_PROBE_OUT": os.path.join(a.out, f"part-{k}.jsonl"), "OMP_NUM_THREADS": "1"}
         if a.interposer:
-            env["LD_PRELOAD"] = os.path.abspath(a.interposer)
+            # What was preloaded before stands behind it.
+            env["LD_PRELOAD"] = ":".join(filter(None, [os.path.abspath(a.interposer), env.get("LD_PRELOAD")]))
         with open(os.path.join(a.out, f"err-{k}"), "ab") as err:
             return subprocess.Popen([sys.executable, __file__, "work", a.jobs, "--out", a.out, "--interposer", a.interposer or "", "--index", str(k), "--gib", str(a.gib), "--until", str(until)], env=env, stdout=err, stderr=err)
     procs, restarts = {k: spawn(k) for k in range(a.workers)}, 0
-    last = 0
+
+    def stop(*_):
+        raise SystemExit(1)
+
+    # Who ends this process ends those that it started, too.
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        restarts = watch(a, procs, spawn, start, until)
+    finally:
+        for p in procs.values():
+            p.kill()
+            p.wait()
+    print(f"{time.time() - start:.0f} s: at {open(os.path.join(a.out, 'counter')).read()}, {restarts} restarts", flush=True)
+
+
+def watch(a, procs, spawn, start, until):
+    """Until all is done or the time is over; how many processes were started again."""
+    restarts = last = 0
     while procs and time.time() < until + 5:
         time.sleep(.5)
         for k, p in list(procs.items()):
@@ -185,13 +203,10 @@ def run(a):
                 procs[k] = spawn(k)
             elif p.poll() is not None:
                 del procs[k]
-        if time.time() - last > 20:
+        if time.time() - last > a.every:
             last = time.time()
             print(f"{last - start:.0f} s: at {open(os.path.join(a.out, 'counter')).read()}, {restarts} restarts", flush=True)
-    for p in procs.values():
-        p.kill()
-        p.wait()
-    print(f"{time.time() - start:.0f} s: at {open(os.path.join(a.out, 'counter')).read()}, {restarts} restarts", flush=True)
+    return restarts
 
 
 def main():
@@ -206,6 +221,7 @@ def main():
     p.add_argument("--hang", type=float, default=60)
     p.add_argument("--index", type=int, default=0)
     p.add_argument("--skip", type=int, default=0, help="start at this job")
+    p.add_argument("--every", type=float, default=20, help="seconds from one line of progress to the next")
     p.add_argument("--until", type=float, default=0)
     a = p.parse_args()
     (run if a.cmd == "run" else work)(a)

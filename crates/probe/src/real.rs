@@ -8,9 +8,15 @@ pub(crate) const NOT_SUPPORTED: i32 = 3000;
 
 /// Address of a function of the cuDNN that the process has loaded. `None` if there is none.
 ///
-/// PyTorch loads cuDNN for itself, so that the next definition in the global order is not it: the library is asked for
-/// by its name, which finds the one that is there.
+/// The next definition in the global order comes first: that is cuDNN where PyTorch loads it for everybody, or what
+/// else stands before it. Where PyTorch loads it for itself, the library is asked for by its name, which finds the one
+/// that is there.
 pub(crate) fn address(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: a terminated name; RTLD_NEXT needs no handle.
+    let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    if !next.is_null() {
+        return Some(next);
+    }
     static LIBRARY: OnceLock<usize> = OnceLock::new();
     // SAFETY: a constant, terminated name; the library stays loaded, because the handle is never closed.
     let library = *LIBRARY.get_or_init(|| unsafe {

@@ -54,6 +54,9 @@ pub struct Card {
     /// The JSON by which cuDNN describes the device.
     #[serde(default)]
     pub cudnn_json: Option<String>,
+    /// What calls of the driver cost: (function, MiB, microseconds), medians. Nothing is computed from it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub call_costs_us: Vec<(String, u64, f64)>,
 }
 
 /// `cudaDeviceProp` in hexadecimal, by CUDA's major version; `None` = to be built from the attributes.

@@ -18,17 +18,6 @@ def _int64(number):
     return int(number).to_bytes(8, "little", signed=True)
 
 
-class Assumptions:
-    """What is taken for granted where values are not known; each can be set."""
-
-    def __init__(self, given):
-        self.mask = float(given.get("mask", 0.5))  # share of a mask that is true
-        self.nms = float(given.get("nms", 1.0))  # share of boxes that non-maximum suppression keeps
-
-    def some(self, number):
-        return round(self.mask * number)
-
-
 def _masks(indices):
     return [_int32(i.count_nonzero()) for i in indices if i is not None and i.dtype in _MASKS]
 
@@ -62,15 +51,21 @@ def _kept(boxes, scores, threshold):
     return [_int32(torch.ops.torchvision.nms(boxes, scores, threshold).numel())] if boxes.numel() else []
 
 
-def _one(size):
-    return lambda _assumed, x, *_: [size(min(x.numel(), 1))]
+def _some_distinct(size):
+    """As many different values as are assumed, one at least."""
+    return lambda assumed, x, *_: [size(assumed.distinct(x.numel()))]
+
+
+def _some_rows(assumed, tensor, dim, *_):
+    return [_int32(assumed.distinct(tensor.size(dim)))]
 
 
 class Count:
     """How an operation's own copies come about."""
 
-    def __init__(self, known, assumed, drawn=None, looked_at=None):
+    def __init__(self, known, assumed, drawn=None, looked_at=None, hinted=False):
         self.known, self.assumed, self.drawn = known, assumed, drawn
+        self.hinted = hinted or drawn is not None  # whether a hint says what is assumed
         self.looked_at = looked_at or (lambda args: args)  # the arguments whose values matter
 
 
@@ -97,9 +92,11 @@ COUNTS = {
     "aten::index_put_": _BY_MASKS,
     "aten::index_put": _BY_MASKS,
     "aten::_index_put_impl_": _BY_MASKS,
-    "aten::_unique2": Count(lambda x, *_: [_int64(x.unique().numel())], _one(_int64)),
-    "aten::unique_consecutive": Count(lambda x, *_: [_int64(x.unique_consecutive().numel())], _one(_int64)),
-    "aten::unique_dim": Count(_distinct, _one(_int32)),
+    "aten::_unique2": Count(lambda x, *_: [_int64(x.unique().numel())], _some_distinct(_int64), hinted=True),
+    "aten::unique_consecutive": Count(
+        lambda x, *_: [_int64(x.unique_consecutive().numel())], _some_distinct(_int64), hinted=True
+    ),
+    "aten::unique_dim": Count(_distinct, _some_rows, hinted=True),
     "aten::bincount": Count(
         lambda x, *_: _range_of(x), lambda _assumed, x, *_: [bytes(x.element_size())] * 2 if x.numel() else []
     ),
@@ -114,8 +111,9 @@ COUNTS = {
     ),
     "aten::_coalesce": Count(
         _distinct_indices,
-        lambda _assumed, x, *_: [_int32(x._nnz())] if x._nnz() > 1 else [],
+        lambda assumed, x, *_: [_int32(assumed.distinct(x._nnz()))] if x._nnz() > 1 else [],
         looked_at=lambda args: [args[0]._indices()],
+        hinted=True,
     ),
     "aten::_to_sparse": Count(
         lambda x, *_: [_int32(x.count_nonzero())],

@@ -56,6 +56,10 @@ def cuda(values):
     return [tensor for tensor in tensors(values) if tensor.is_cuda]
 
 
+# From the seeds of one draw of the assumptions to those of the next; more than one draw needs.
+_DRAWS_APART = 1_000_000_007
+
+
 class OwnRandomness:
     """Random numbers that do not disturb those of the program."""
 
@@ -65,7 +69,8 @@ class OwnRandomness:
     def __enter__(self):
         self.state = torch.default_generator.get_state()
         self.values.random += 1
-        torch.default_generator.manual_seed(self.values.random)
+        # The generator looks at 32 bits only.
+        torch.default_generator.manual_seed((self.values.random + self.values.assumed.seed * _DRAWS_APART) % (1 << 32))
 
     def __exit__(self, *_):
         torch.default_generator.set_state(self.state)

@@ -29,6 +29,7 @@ class _Recorder:
         """Called by torch when it has initialised CUDA and nothing is allocated yet."""
         self.pid = os.getpid()
         self.written = False
+        _name_process(process_name())
         if self.learns:
             return
         record = self.torch.cuda.memory._record_memory_history
@@ -120,6 +121,25 @@ def _write_device_report():
     """Has the emulated device write its own report: after an interrupt, Python ends without C's exit handlers."""
     try:
         ctypes.CDLL("libcuda.so.1").vramwise_write_report()
+    except (OSError, AttributeError):
+        pass
+
+
+def process_name():
+    """What tells this process from the program's others, the same in both passes; empty for a lonely one."""
+    parts = []
+    if os.environ.get("RANK"):
+        parts.append(f"rank-{os.environ['RANK']}")
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    if multiprocessing is not None and multiprocessing.parent_process() is not None:
+        numbers = getattr(multiprocessing.current_process(), "_identity", ())
+        parts.append("-".join(["process", *map(str, numbers)]))
+    return "-".join(parts)
+
+
+def _name_process(name):
+    try:
+        ctypes.CDLL("libcuda.so.1").vramwise_name_process(name.encode())
     except (OSError, AttributeError):
         pass
 

@@ -16,7 +16,7 @@ import sys
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from vramwise_counts import Assumptions
+from vramwise_assumptions import Assumptions, picks
 from vramwise_operations import (
     ASSUMED, CARRIED, CLEARED, EMPTY, FLAGS, INDICES, KNOWN, NAMES, OVERWRITE, SAME_PLACES, Op, OwnRandomness, cuda,
     reaches_host,
@@ -139,7 +139,7 @@ class Values(TorchDispatchMode):
                 copies = op.counts.known(*on_cpu(args))
             else:
                 copies = op.counts.assumed(self.assumed, *args)
-                sure = ASSUMED if op.counts.drawn or op.special else None
+                sure = ASSUMED if op.counts.hinted or op.special else None
         except Exception:
             _trace()
             return
@@ -283,7 +283,7 @@ class Values(TorchDispatchMode):
                 self.known[address(tensor)] = max(sure, previous)
 
     def _draw(self, op, args, kwargs, outputs):
-        """Indices that nothing is known of: any of the possible ones."""
+        """Indices that nothing is known of: possible ones, spread as the hint says."""
         place = INDICES[op.name]
         if place >= len(outputs) or outputs[place].dtype != torch.int64 or not args[0].dim():
             return
@@ -297,14 +297,12 @@ class Values(TorchDispatchMode):
         extent = source.numel() if flat else source.size(dim)
         if not small(target) or target.numel() == 0 or extent == 0:
             return
+        several = op.name in ("aten::topk", "aten::sort", "aten::argsort", "aten::multinomial")
+        shape = target.movedim(dim, -1).shape if several else (target.numel(), 1)
         with OwnRandomness(self):
-            if op.name in ("aten::topk", "aten::sort", "aten::argsort"):
-                # No index comes twice along the dimension.
-                order = torch.rand(source.shape).argsort(dim)
-                drawn = order.narrow(dim, 0, target.size(dim))
-            else:
-                drawn = torch.randint(0, extent, target.shape)
-        alias(target).copy_(drawn)
+            drawn = picks(self.assumed.topk, target.numel() // shape[-1], shape[-1], extent)
+        drawn = drawn.reshape(shape)
+        alias(target).copy_(drawn.movedim(-1, dim) if several else drawn.reshape(target.shape))
         self.known[address(target)] = ASSUMED
 
     def report(self, room):

@@ -3,6 +3,11 @@
 use std::fs::File;
 use std::io::{self, IsTerminal as _};
 use std::process::{Command, ExitStatus, Stdio};
+#[cfg(unix)]
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,10 +29,17 @@ pub struct Ended {
     pub status: u8,
     /// Whether it was ended at its time limit.
     pub timed_out: bool,
-    /// Whether this process was asked to stop while it ran.
-    pub interrupted: bool,
+    /// The first signal by which this process was asked to stop while it ran.
+    pub signal: Option<u8>,
     /// Seconds that it ran, in milliseconds.
     pub milliseconds: u64,
+}
+
+impl Ended {
+    /// Whether this process was asked to stop while the program ran.
+    pub fn interrupted(&self) -> bool {
+        self.signal.is_some()
+    }
 }
 
 /// Between asking a program to end and ending it.
@@ -36,10 +48,21 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// Starts the command, hands signals on to it and waits.
 pub(crate) fn run(
+    command: Command,
+    streams: Streams,
+    log: Option<File>,
+    limit: Option<Duration>,
+) -> io::Result<Ended> {
+    run_watched(command, streams, log, limit, &mut || {})
+}
+
+/// As [`run`]; `watch` is called many times a second meanwhile.
+pub(crate) fn run_watched(
     mut command: Command,
     streams: Streams,
     log: Option<File>,
     limit: Option<Duration>,
+    watch: &mut dyn FnMut(),
 ) -> io::Result<Ended> {
     match (streams, log) {
         (Streams::Through, _) => {}
@@ -57,13 +80,19 @@ pub(crate) fn run(
     let started = Instant::now();
     let mut child = command.spawn()?;
     let mut asked: Option<Instant> = None;
-    let (mut timed_out, mut interrupted) = (false, false);
+    let (mut timed_out, mut killed, mut stop) = (false, false, None);
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break status;
         }
         for signal in signals.pending() {
-            interrupted |= ENDING.contains(&signal);
+            if stop.is_some() && FROM_TERMINAL.contains(&signal) {
+                // Who asks twice does not want to wait.
+                child.kill()?;
+                killed = true;
+            }
+            let ending = u8::try_from(signal).ok().filter(|_| ENDING.contains(&signal));
+            stop = stop.or(ending);
             if !(at_terminal && FROM_TERMINAL.contains(&signal)) {
                 hand_on(child.id(), signal);
             }
@@ -76,10 +105,22 @@ pub(crate) fn run(
         if asked.is_some_and(|asked| asked.elapsed() >= GRACE) {
             child.kill()?;
         }
+        watch();
         thread::sleep(TICK);
     };
     let milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    Ok(Ended { status: code(status), timed_out, interrupted, milliseconds })
+    // The last signals may have come together with the program's end.
+    let last = signals.pending().into_iter().find(|signal| ENDING.contains(signal));
+    let stop = stop.or(last.and_then(|signal| u8::try_from(signal).ok()));
+    // Whatever the program made of it, it was not left to run to its end; and what runs while Python ends can make
+    // it forget what it was ended by, so that it says 1.
+    let status = match (code(status), stop) {
+        (0, Some(signal)) => 128 + signal,
+        (_, Some(signal)) if killed => 128 + signal,
+        (1, Some(signal)) if FROM_TERMINAL.contains(&i32::from(signal)) => 128 + signal,
+        (status, _) => status,
+    };
+    Ok(Ended { status, timed_out, signal: stop, milliseconds })
 }
 
 #[cfg(unix)]
@@ -112,20 +153,46 @@ const FROM_TERMINAL: [i32; 2] = [2, 3];
 /// Signals after which nothing more is to be started: hang-up, interrupt, quit, terminate.
 const ENDING: [i32; 4] = [1, 2, 3, 15];
 
-/// The signals that are handed on.
+/// The signals that are handed on while a program runs.
 #[cfg(unix)]
 struct Signals(signal_hook::iterator::Signals);
+
+/// Whether no program runs: then the signals that end this one do so, as they did before any was handed on.
+#[cfg(unix)]
+static IDLE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 #[cfg(unix)]
 impl Signals {
     fn new() -> io::Result<Self> {
-        use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-        let all = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
-        Ok(Self(signal_hook::iterator::Signals::new(all)?))
+        use signal_hook::consts::{SIGUSR1, SIGUSR2};
+        if IDLE.get().is_none() {
+            let idle = Arc::new(AtomicBool::new(false));
+            for signal in ENDING {
+                signal_hook::flag::register_conditional_default(signal, Arc::clone(&idle))?;
+            }
+            let _ = IDLE.set(idle);
+        }
+        let all = ENDING.into_iter().chain([SIGUSR1, SIGUSR2]);
+        let signals = signal_hook::iterator::Signals::new(all)?;
+        Self::idle(false);
+        Ok(Self(signals))
+    }
+
+    fn idle(now: bool) {
+        if let Some(idle) = IDLE.get() {
+            idle.store(now, Ordering::SeqCst);
+        }
     }
 
     fn pending(&mut self) -> Vec<i32> {
         self.0.pending().collect()
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Signals {
+    fn drop(&mut self) {
+        Self::idle(true);
     }
 }
 

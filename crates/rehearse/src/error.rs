@@ -53,6 +53,23 @@ pub enum RehearsalError {
         /// Where it was looked for.
         places: Vec<PathBuf>,
     },
+    /// The library that watches cuDNN is missing.
+    #[error("the library that watches cuDNN ({name}) was not found; looked in {}", list(places))]
+    NoProbe {
+        /// The file.
+        name: &'static str,
+        /// Where it was looked for.
+        places: Vec<PathBuf>,
+    },
+    /// PyTorch finds no GPU to measure.
+    #[error("PyTorch finds no GPU: {0}")]
+    NoGpu(String),
+    /// A part of a measurement failed.
+    #[error("the measurement failed: {0}")]
+    Measurement(String),
+    /// It was asked to stop.
+    #[error("the measurement was interrupted; nothing was written")]
+    Interrupted,
     /// The directory for the session holds something else.
     #[error("{} is not empty", .0.display())]
     Occupied(PathBuf),
@@ -97,10 +114,19 @@ impl RehearsalError {
                 "build it with `cargo build --release -p vramwise-emulator -p vramwise-nvrtc`, or set \
                  VRAMWISE_LIB_DIR to the directory that has it"
             }
+            Self::NoProbe { .. } => {
+                "build it with `cargo build --release -p vramwise-probe`, or set VRAMWISE_LIB_DIR to the \
+                 directory that has it; --no-workspaces measures the rest without it"
+            }
+            Self::NoGpu(_) => {
+                "run it on the machine that has the card; does `nvidia-smi` list it, and CUDA_VISIBLE_DEVICES \
+                 allow it?"
+            }
+            Self::Measurement(_) => "does a small PyTorch program run on this card?",
             Self::Occupied(_) => {
                 "choose an empty directory, or -f to replace an older rehearsal in it"
             }
-            Self::Io { .. } => return None,
+            Self::Io { .. } | Self::Interrupted => return None,
         })
     }
 }

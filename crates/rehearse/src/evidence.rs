@@ -84,11 +84,12 @@ fn peak_of(stats: &Stats, family: Family) -> u64 {
     u64::try_from(stats.all(family).peak).unwrap_or(0)
 }
 
-/// Looks at the snapshot of a rehearsal.
+/// Looks at the snapshot of a rehearsal. `card` is the card's memory where a request found none: a limit where
+/// the history alone does not tell one, as the program's own `set_per_process_memory_fraction` does.
 ///
 /// # Errors
 /// A sentence where the file cannot be read.
-pub fn look(path: &Path, torch: &str, limit: Option<u64>) -> Result<Vec<Evidence>, String> {
+pub fn look(path: &Path, torch: &str, card: Option<u64>) -> Result<Vec<Evidence>, String> {
     let snapshot = vramwise_trace::read_path(path, &ReadOptions::default())
         .map_err(|error| error.to_string())?;
     let version = version_of(torch).or(snapshot.version_guess).unwrap_or_default();
@@ -103,18 +104,22 @@ pub fn look(path: &Path, torch: &str, limit: Option<u64>) -> Result<Vec<Evidence
         };
         let device = &snapshot.devices[inspected.device as usize];
         let mut verify = VerifyOptions::new(config.clone(), version);
-        verify.limit = limit;
-        let exact = (!device.events.is_empty())
-            .then(|| Recording::verify(device, &verify))
-            .filter(Recording::is_exact);
+        let mut limits = [None, card].into_iter().take(if card.is_some() { 2 } else { 1 });
+        let exact = limits.find_map(|limit| {
+            verify.limit = limit;
+            let recording = (!device.events.is_empty()).then(|| Recording::verify(device, &verify));
+            recording.filter(Recording::is_exact)
+        });
         Evidence {
             device: inspected.device,
             events: inspected.events,
             holders: inspected.memory.groups.iter().map(holder).collect(),
             peak_event: inspected.memory.when.event,
             ranges: exact.map(|recording| {
-                let conditions =
-                    Conditions { limit, ..Conditions::new(config.clone(), recording.version) };
+                let conditions = Conditions {
+                    limit: recording.limit,
+                    ..Conditions::new(config.clone(), recording.version)
+                };
                 ranges(&recording, &conditions)
             }),
         }
@@ -198,6 +203,19 @@ mod tests {
             assert_eq!(frees, ops[3..6]);
         }
         assert_eq!(seen.len(), 6, "every order turns up");
+    }
+
+    #[test]
+    fn a_program_under_a_limit_of_its_own_is_replayed_though_the_card_is_larger() {
+        let name = "../../testdata/snapshots/oom_fragmented__default.snapshot.pickle.gz";
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        for card in [None, Some(150_109_880_320)] {
+            let told = look(&path, "2.11.0+cu130", card).expect("a recording of ours");
+            let ranges = told[0].ranges.expect("it is replayed");
+            // The program was allowed 6 GiB.
+            assert!(ranges.reserved.1 <= 6 << 30, "{ranges:?}");
+            assert!(ranges.allocated.0 > 1 << 30, "{ranges:?}");
+        }
     }
 
     #[test]

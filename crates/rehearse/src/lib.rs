@@ -5,18 +5,21 @@
 //! device for and once to measure ([`passes`]), and reads what the emulated device and PyTorch's own
 //! counters say ([`reports`]). [`evidence`] looks at the recorded history: which line holds the peak, and
 //! whether free blocks of equal size could have led elsewhere. [`largest`] searches the largest value that
-//! fits.
+//! fits. [`measure`] asks a real card what all this has to know of it.
 //!
 //! Nothing here prints; what the child prints goes where the caller says.
 
 #![forbid(unsafe_code)]
 
+pub mod assume;
 mod child;
+mod elf;
 mod error;
 pub mod evidence;
 pub mod largest;
 mod libraries;
 mod machine;
+pub mod measure;
 mod outcome;
 mod passes;
 mod python;

@@ -9,7 +9,9 @@ use crate::error::RehearsalError;
 const EMULATOR: &str = "libvramwise_emulator.so";
 /// The run-time compiler, which other libraries load by its own name.
 const NVRTC: &str = "libvramwise_nvrtc.so";
-/// The directory that has both; no other is looked into then.
+/// What stands between PyTorch and cuDNN while a card is measured.
+const PROBE: &str = "libvramwise_probe.so";
+/// The directory that has them; no other is looked into then.
 pub(crate) const VARIABLE: &str = "VRAMWISE_LIB_DIR";
 
 /// Both files.
@@ -62,6 +64,14 @@ impl Libraries {
         }
         Ok(vec![directory.join("libcuda.so.1"), nvrtc])
     }
+}
+
+/// The object that watches cuDNN.
+pub(crate) fn probe() -> Result<PathBuf, RehearsalError> {
+    let places = library_places();
+    let found = places.iter().map(|place| place.join(PROBE)).find(|path| path.is_file());
+    let found = found.and_then(|path| fs::canonicalize(path).ok());
+    found.ok_or(RehearsalError::NoProbe { name: PROBE, places })
 }
 
 /// Where the shared objects that belong to this program may lie: the directory that VRAMWISE_LIB_DIR names, or else beside the

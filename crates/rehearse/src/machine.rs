@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use vramwise_types::Human;
+
 use crate::error::RehearsalError;
 
 /// Where the driver of a real GPU shows itself: a card, or WSL's paravirtualised one.
@@ -20,8 +22,50 @@ pub(crate) fn check(emulate_anyway: bool) -> Result<(), RehearsalError> {
     }
 }
 
-/// Whether the kernel refuses address space that it could not back with memory: then device memory
-/// cannot hold values, and addresses are all there is.
-pub(crate) fn overcommit_is_strict() -> bool {
-    std::fs::read_to_string(OVERCOMMIT).is_ok_and(|text| text.trim() == "2")
+/// What keeps device memory from holding values: the system refuses address space of this size, so that addresses are
+/// all there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Strict {
+    /// The kernel refuses address space that it could not back with memory.
+    Overcommit,
+    /// Processes may have this much address space, bytes.
+    Limit(u64),
+}
+
+/// Address space that the emulated device takes: 2 TiB for each of 16 cards, and reservations beside them.
+const ADDRESS_SPACE: u64 = 34 << 40;
+
+/// Whether the system is strict about address space.
+pub(crate) fn strict() -> Option<Strict> {
+    if std::fs::read_to_string(OVERCOMMIT).is_ok_and(|text| text.trim() == "2") {
+        return Some(Strict::Overcommit);
+    }
+    limit().filter(|limit| *limit < ADDRESS_SPACE).map(Strict::Limit)
+}
+
+#[cfg(unix)]
+fn limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::As).current
+}
+
+#[cfg(not(unix))]
+fn limit() -> Option<u64> {
+    None
+}
+
+impl Strict {
+    /// What it is and what to do about it.
+    pub(crate) fn advice(self) -> String {
+        match self {
+            Self::Overcommit => "the kernel refuses address space that memory does not back \
+                (vm.overcommit_memory = 2): `sysctl vm.overcommit_memory=0` lets values be computed"
+                .to_owned(),
+            Self::Limit(bytes) => format!(
+                "address space is limited to {} (ulimit -v), and an emulated GPU takes {} of it, none of which \
+                 is memory: `ulimit -v unlimited` lets values be computed",
+                Human(bytes),
+                Human(ADDRESS_SPACE)
+            ),
+        }
+    }
 }

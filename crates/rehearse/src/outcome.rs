@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use crate::child::Ended;
+use crate::elf;
+use crate::machine::Strict;
 use crate::passes::{Rehearsal, Values};
 use crate::python::Torch;
 use crate::reports::{self, DeviceReport, OutOfMemory, Place, TorchReport, ValuesReport, read_all};
@@ -119,7 +121,7 @@ pub(crate) fn read(
     torch: Torch,
     learned: Option<Ended>,
     ended: Ended,
-    strict: bool,
+    strict: Option<Strict>,
 ) -> Outcome {
     let directory = &session.directory;
     let mut processes = reports::torch_reports(directory);
@@ -130,8 +132,9 @@ pub(crate) fn read(
     let oom = processes.iter().find_map(|process| process.oom);
     let devices = devices(rehearsal, &processes, &reports);
     let verdict = match (ended.status, oom) {
+        _ if ended.interrupted() => Verdict::Unknown,
         (0, _) => Verdict::Fits,
-        (_, Some(_)) if !ended.timed_out && !ended.interrupted => Verdict::DoesNotFit,
+        (_, Some(_)) if !ended.timed_out => Verdict::DoesNotFit,
         _ => Verdict::Unknown,
     };
     let reads = reads(session, &rehearsal.values);
@@ -206,7 +209,7 @@ fn reads(session: &Session, values: &Values) -> Option<Reads> {
 }
 
 /// Says what the figures do not rest on a measurement or a computation for.
-fn doubt(rehearsal: &Rehearsal, session: &Session, strict: bool, outcome: &mut Outcome) {
+fn doubt(rehearsal: &Rehearsal, session: &Session, strict: Option<Strict>, outcome: &mut Outcome) {
     let mut uncertain = Vec::new();
     let mut notes = Vec::new();
     let card = &rehearsal.profile.card;
@@ -248,9 +251,11 @@ fn doubt(rehearsal: &Rehearsal, session: &Session, strict: bool, outcome: &mut O
             ));
         }
         if reads.assumed > 0 {
+            let (number, count) = rehearsal.draw;
             uncertain.push(format!(
-                "{} values that the program read follow from indices and masks drawn at random{}",
+                "{} values that the program read follow from indices and masks that were assumed ({}){}",
                 reads.assumed,
+                rehearsal.assume.draw(number, count),
                 at("assumed", "integer")
             ));
         }
@@ -282,10 +287,10 @@ fn doubt(rehearsal: &Rehearsal, session: &Session, strict: bool, outcome: &mut O
              the first of these may be wrong"
         ));
     }
-    if unknown > 0 && rehearsal.values != Values::Off {
+    if unknown > 0 && rehearsal.values != Values::Off && strict.is_none() {
         uncertain.push(format!("{unknown} reads from the device were not in the first pass"));
     }
-    if rehearsal.values == Values::Off || strict {
+    if rehearsal.values == Values::Off || strict.is_some() {
         uncertain.push(
             "values were not computed: whatever the program decides by values on the device is decided \
              as if they were 0"
@@ -295,13 +300,7 @@ fn doubt(rehearsal: &Rehearsal, session: &Session, strict: bool, outcome: &mut O
     if rehearsal.values == Values::OnePass {
         uncertain.push("one pass: what computes the values holds memory of its own".to_owned());
     }
-    if strict {
-        notes.push(
-            "the kernel refuses address space that memory does not back (vm.overcommit_memory = 2): \
-             `sysctl vm.overcommit_memory=0` lets values be computed"
-                .to_owned(),
-        );
-    }
+    notes.extend(strict.map(Strict::advice));
     if let Some(learned) = outcome.learned
         && learned.status != outcome.ended.status
     {
@@ -312,17 +311,19 @@ fn doubt(rehearsal: &Rehearsal, session: &Session, strict: bool, outcome: &mut O
     }
     let holding = outcome.processes.iter().filter(|process| peak(process) > 0).count();
     if holding > 1 {
-        notes.push(format!(
-            "{holding} processes used the device; each was given the whole card, and the figures are sums \
-             of their peaks"
+        uncertain.push(format!(
+            "{holding} processes used the device: each was given the whole card, and the figures are sums of \
+             their peaks, which need not come at the same time"
         ));
-        if rehearsal.values == Values::TwoPasses {
-            uncertain.push(
-                "the processes share one log of values: answers may be those of another".to_owned(),
-            );
-        }
     }
-    if outcome.processes.is_empty() {
+    if session.has_counted_logs() {
+        uncertain.push(
+            "several processes that nothing tells apart read values: one may have got the answers of another"
+                .to_owned(),
+        );
+    }
+    uncertain.extend(own_runtimes(&outcome.reports));
+    if outcome.processes.is_empty() && !outcome.ended.interrupted() {
         notes.push(
             "no process reported PyTorch's counters: the program did not use CUDA, ended without \
              clean-up, or its Python ignores PYTHONPATH (-I, -E)"
@@ -349,4 +350,20 @@ fn doubt(rehearsal: &Rehearsal, session: &Session, strict: bool, outcome: &mut O
     notes.dedup();
     outcome.uncertain = uncertain;
     outcome.notes = notes;
+}
+
+/// Objects with a CUDA runtime of their own, which the emulated device is not.
+fn own_runtimes(reports: &[DeviceReport]) -> Vec<String> {
+    let objects = reports.iter().flat_map(|report| &report.objects);
+    let objects: std::collections::BTreeSet<&PathBuf> = objects.collect();
+    let found = objects.into_iter().filter(|path| elf::has_own_runtime(path) == Some(true));
+    let said = |path: &PathBuf| {
+        format!(
+            "{} has a CUDA runtime of its own linked in, which does not work without NVIDIA's driver: what it does \
+             on the device fails, and takes no memory here; build it with the shared runtime (nvcc --cudart \
+             shared, CMake's CUDA::cudart)",
+            path.display()
+        )
+    };
+    found.map(said).collect()
 }

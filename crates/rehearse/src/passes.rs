@@ -1,6 +1,5 @@
 //! A rehearsal: the command run once to learn values and once to measure.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,6 +9,7 @@ use std::time::Duration;
 use serde_json::json;
 use vramwise_profile::Profile;
 
+use crate::assume::Assume;
 use crate::child::{self, Ended, Streams};
 use crate::error::RehearsalError;
 use crate::libraries::Libraries;
@@ -58,8 +58,10 @@ pub struct Rehearsal {
     pub seed: u64,
     /// What to do about values.
     pub values: Values,
-    /// Shares that are taken for granted where values are not known, by name: `mask`, `nms`.
-    pub assume: BTreeMap<String, f64>,
+    /// What is taken for granted where values are not known.
+    pub assume: Assume,
+    /// Which draw of what that leaves open this is, and of how many.
+    pub draw: (u32, u32),
     /// Ways of saving memory to switch on.
     pub strategies: Vec<String>,
     /// Where to keep the session.
@@ -91,7 +93,8 @@ impl Rehearsal {
             workspaces: None,
             seed: 0,
             values: Values::TwoPasses,
-            assume: BTreeMap::new(),
+            assume: Assume::default(),
+            draw: (0, 1),
             strategies: Vec::new(),
             directory: None,
             replace: false,
@@ -138,20 +141,20 @@ impl Rehearsal {
             },
         };
         let mut values = self.values.clone();
-        let strict = machine::overcommit_is_strict();
-        if strict && values != Values::Off {
+        let strict = machine::strict();
+        if strict.is_some() && values != Values::Off {
             values = Values::Off;
         }
         let log = session.path("values.jsonl");
         let learned = match &values {
             Values::TwoPasses => Some(self.pass(&session, &torch, "learn", Some(&log))?),
             Values::File(file) => {
-                fs::copy(file, &log).map_err(|error| RehearsalError::io("read", file, error))?;
+                session.bring_values(file, &log)?;
                 None
             }
             Values::Off | Values::OnePass => None,
         };
-        let stopped = learned.filter(|ended| ended.interrupted);
+        let stopped = learned.filter(Ended::interrupted);
         let ended = match (stopped, &values) {
             (Some(ended), _) => ended,
             (None, Values::Off) => self.pass(&session, &torch, "off", None)?,
@@ -192,7 +195,7 @@ impl Rehearsal {
             "world_size": world_size,
             "rank": rank,
             "steps": self.steps,
-            "assume": self.assume,
+            "assume": self.assume.draw(self.draw.0, self.draw.1),
             "strategies": self.strategies,
             "pass": number,
             "measures": !learns,

@@ -25,6 +25,8 @@ pub struct DeviceReport {
     pub convolutions: Convolutions,
     /// Copies to the host.
     pub values: AnsweredValues,
+    /// Shared objects of the process that are neither the system's nor PyTorch's.
+    pub objects: Vec<PathBuf>,
     /// Other things to know.
     pub notes: Vec<String>,
 }

@@ -18,6 +18,7 @@ const PYTHON: &[(&str, &str)] = &[
     ("vramwise_record.py", include_str!("../python/vramwise_record.py")),
     ("vramwise_values.py", include_str!("../python/vramwise_values.py")),
     ("vramwise_layer.py", include_str!("../python/vramwise_layer.py")),
+    ("vramwise_assumptions.py", include_str!("../python/vramwise_assumptions.py")),
     ("vramwise_operations.py", include_str!("../python/vramwise_operations.py")),
     ("vramwise_counts.py", include_str!("../python/vramwise_counts.py")),
     ("vramwise_tensors.py", include_str!("../python/vramwise_tensors.py")),
@@ -97,8 +98,43 @@ impl Session {
         Ok(())
     }
 
+    /// Copies a log of values that an earlier rehearsal wrote, and those of its other processes beside it: for
+    /// `values.jsonl` these are `values.NAME.jsonl`.
+    pub(crate) fn bring_values(&self, file: &Path, log: &Path) -> Result<(), RehearsalError> {
+        let copy = |from: &Path, to: &Path| {
+            let copied = fs::copy(from, to);
+            copied.map(|_| ()).map_err(|error| RehearsalError::io("read", from, error))
+        };
+        copy(file, log)?;
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned() + ".";
+        let beside = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+        for (name, path) in entries(beside.unwrap_or(Path::new("."))) {
+            let process = name.strip_prefix(&stem).and_then(|rest| rest.strip_suffix(".jsonl"));
+            if let Some(process) = process {
+                copy(&path, &log.with_extension(format!("{process}.jsonl")))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether several processes that nothing tells apart read values: their logs are counted.
+    pub(crate) fn has_counted_logs(&self) -> bool {
+        entries(&self.directory).iter().any(|(name, _)| {
+            let inner = name.strip_prefix("values.").and_then(|rest| rest.strip_suffix(".jsonl"));
+            let last = inner.and_then(|inner| inner.rsplit('.').next());
+            last.is_some_and(|last| !last.is_empty() && last.bytes().all(|b| b.is_ascii_digit()))
+        })
+    }
+
     /// Removes the libraries, the bootstrap and the caches.
     pub(crate) fn tidy(&self) {
+        for (name, path) in entries(&self.directory) {
+            if name.starts_with("values.") && (name.ends_with(".learn") || name.ends_with(".taken"))
+            {
+                // What cannot be removed does no harm.
+                let _ = fs::remove_file(path);
+            }
+        }
         for name in SCAFFOLD {
             // What cannot be removed does no harm.
             let _ = fs::remove_dir_all(self.path(name));
@@ -131,7 +167,7 @@ fn clear(directory: &Path, replace: bool) -> Result<(), RehearsalError> {
         let ours = ["lib", "python", "cache", "pass1", "pass1.log", "pass2.log", CONFIG]
             .contains(&name.as_str())
             || name == "report.json"
-            || ["device.", "torch.", "snapshot.", "values.", "bootstrap.", "workspaces."]
+            || ["device.", "torch.", "snapshot.", "values.", "bootstrap.", "workspaces.", "draw-"]
                 .iter()
                 .any(|start| name.starts_with(start));
         if ours {
@@ -144,7 +180,7 @@ fn clear(directory: &Path, replace: bool) -> Result<(), RehearsalError> {
 }
 
 /// A new directory among the temporary files.
-fn temporary() -> Result<PathBuf, RehearsalError> {
+pub(crate) fn temporary() -> Result<PathBuf, RehearsalError> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let root = std::env::temp_dir();
     loop {
@@ -155,5 +191,30 @@ fn temporary() -> Result<PathBuf, RehearsalError> {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(RehearsalError::io("make", path, error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_of_values_brings_those_of_the_other_processes() {
+        let room = temporary().unwrap();
+        let session =
+            Session { directory: room.join("new"), preload: Vec::new(), workspaces: None };
+        fs::create_dir(room.join("old")).unwrap();
+        fs::create_dir(&session.directory).unwrap();
+        for name in ["mine.jsonl", "mine.rank-1.jsonl", "mine.json", "mine2.jsonl"] {
+            fs::write(room.join("old").join(name), name).unwrap();
+        }
+        let log = session.path("values.jsonl");
+        session.bring_values(&room.join("old/mine.jsonl"), &log).unwrap();
+        let names: Vec<String> = entries(&session.directory).into_iter().map(|e| e.0).collect();
+        assert_eq!(names, ["values.jsonl", "values.rank-1.jsonl"]);
+        assert!(!session.has_counted_logs());
+        fs::write(session.path("values.rank-1.2.jsonl"), "").unwrap();
+        assert!(session.has_counted_logs());
+        fs::remove_dir_all(room).unwrap();
     }
 }

@@ -99,6 +99,10 @@ pub struct Outcome {
 pub trait Observer {
     /// Called after operation `op` of the program; `false` ends the replay.
     fn after<D: Device>(&mut self, op: usize, allocator: &Allocator<D>) -> bool;
+
+    /// Called when operation `op` of the program has got a block, with its address in this replay.
+    #[inline]
+    fn placed(&mut self, _op: usize, _addr: u64) {}
 }
 
 /// Watches nothing.
@@ -186,7 +190,7 @@ fn run<P: Placement>(
             replay.allocator.set_config(config.clone());
             changes.next();
         }
-        replay.step(i, *op, history);
+        replay.step(i, *op, observer, history);
         if !observer.after(i, &replay.allocator) {
             stopped = true;
             break;
@@ -203,10 +207,17 @@ fn run<P: Placement>(
 
 impl<D: Device> Replay<'_, D> {
     #[inline]
-    fn step(&mut self, i: usize, op: Op, history: &mut impl Recorder) {
+    fn step(
+        &mut self,
+        i: usize,
+        op: Op,
+        observer: &mut impl Observer,
+        history: &mut impl Recorder,
+    ) {
         match op {
             Op::Malloc { size, stream, pool, slot } => {
                 if let Some(block) = self.malloc(i, size, stream, pool, history) {
+                    observer.placed(i, self.allocator.address(block));
                     self.blocks[slot as usize] = block;
                 }
             }

@@ -68,6 +68,8 @@ pub mod attribute {
     pub const TENSOR_VIRTUAL: i32 = 907;
     /// `CUDNN_ATTR_ENGINE_GLOBAL_INDEX`.
     pub const ENGINE_INDEX: i32 = 1301;
+    /// `CUDNN_ATTR_DEVICEPROP_DEVICE_ID`.
+    pub const DEVICE_ID: i32 = 2700;
     /// `CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION`.
     pub const DEVICE_JSON: i32 = 2702;
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use crate::keys::{self, Choice};
-use crate::table::Builder;
+use crate::table::{Builder, Table};
 
 /// Why a line is no record.
 #[derive(Debug, thiserror::Error)]
@@ -120,6 +120,21 @@ impl Records {
         })
     }
 
+    /// How many of the answers a table has, too, and how many of those are the same bytes there. By which engine does not
+    /// matter, nor do the answers of `benchmark`, which times decide.
+    #[must_use]
+    pub fn compared_with(&self, table: &Table) -> (usize, usize) {
+        let sizes = self.sizes.iter().map(|(key, numbers)| Some(table.get(key)? == numbers));
+        let plans = self.plans.iter().flat_map(|(signature, by_choice)| {
+            by_choice.iter().map(|(choice, (_, workspace))| {
+                let there = table.get(&keys::plan(*choice, signature))?;
+                Some(there.last() == Some(workspace))
+            })
+        });
+        let both: Vec<bool> = sizes.chain(plans).flatten().collect();
+        (both.len(), both.iter().filter(|same| **same).count())
+    }
+
     /// The entries.
     #[must_use]
     pub fn into_table(self) -> Builder {
@@ -142,7 +157,7 @@ impl Records {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::{Facts, Table};
+    use crate::table::Facts;
 
     fn table(lines: &[&str]) -> Table {
         let mut records = Records::default();
@@ -180,6 +195,24 @@ mod tests {
         records.add(line).unwrap();
         assert_eq!(records.unclear(), 1);
         assert!(records.into_table().is_empty());
+    }
+
+    #[test]
+    fn answers_are_held_against_a_table_by_their_bytes() {
+        let there = table(&[
+            r#"{"key":"k","numbers":[1, 2]}"#,
+            r#"{"key":"l","numbers":[3]}"#,
+            r#"{"choice":"first","graph":"g","plans":[[0,5,62,""]],"first":0,"last":0,"failed":[]}"#,
+        ]);
+        let mut records = Records::default();
+        for line in [
+            r#"{"key":"k","numbers":[1, 7]}"#,
+            r#"{"key":"new","numbers":[3]}"#,
+            r#"{"choice":"first","graph":"g","plans":[[0,5,48,""]],"first":0,"last":0,"failed":[]}"#,
+        ] {
+            records.add(line).unwrap();
+        }
+        assert_eq!(records.compared_with(&there), (2, 1), "the plan of another engine is the same");
     }
 
     #[test]

@@ -66,12 +66,18 @@ def _dump_snapshot(path):
         pickle.dump({"segments": [], "device_traces": [[]], "allocator_settings": {}}, file)
 
 
+def _no_driver():
+    raise RuntimeError("Found no NVIDIA driver on your system.\nThis one is made of Python.")
+
+
 interface = types.SimpleNamespace(
     _cuda_attach_out_of_memory_observer=_state["observers"].append,
     _cuda_resetPeakMemoryStats=_reset_peak,
 )
 cuda = types.SimpleNamespace(
     _lazy_call=_state["queued"].append,
+    is_available=lambda: False,
+    init=_no_driver,
     allocate=allocate,
     free=free,
     device_count=lambda: CONFIG["devices"],

@@ -13,6 +13,7 @@ const LIBRARIES: &[(&str, &str)] = &[
     ("vramwise-emulator", "libvramwise_emulator.so"),
     ("vramwise-nvrtc", "libvramwise_nvrtc.so"),
     ("vramwise-allocator", "libvramwise_allocator.so"),
+    ("vramwise-probe", "libvramwise_probe.so"),
 ];
 
 /// Builds the program and the libraries and copies them to the paths that it returns; what an earlier build left is removed.

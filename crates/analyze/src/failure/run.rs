@@ -203,13 +203,8 @@ impl Asked<'_> {
         let event = event_of(recording, events, moment.op);
         let is_recorded = recorded.contains(&event)
             && matches!(recording.program.ops[moment.op], Op::Failed { .. });
-        let event_at = |addr| {
-            let op = *moment.allocated_by.get(&addr)?;
-            // What was there before the recording has no event.
-            (op >= recording.program.preamble).then(|| event_of(recording, events, op))
-        };
-        let state = State::of_what_if(&moment.views, recording, events, event_at);
-        // What was there before the recording has no stack in a replay.
+        let state = State::of_replay(&moment.views, &moment.origins, recording, events);
+        // What was there before the recording has other addresses in a replay, and so has its stack.
         let whole = recording.program.preamble == 0;
         let mut pinned = pins::pinned(self.snapshot, &state, options.frames);
         pinned.retain(|_| whole);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use rustc_hash::FxHashMap;
 use vramwise_model::device::Device;
 use vramwise_model::stats::{Family, Stats};
 use vramwise_model::{Allocator, NoHistory, SegmentView};
@@ -78,17 +79,16 @@ impl<'a> Replayed<'a> {
 
     /// The states after these operations.
     pub(super) fn states(&self, ops: impl IntoIterator<Item = usize>) -> BTreeMap<usize, State> {
-        let seen = ops.into_iter().map(|op| (op, Vec::new())).collect();
-        let mut capture = Capture { seen, left: 0 };
+        let seen = ops.into_iter().map(|op| (op, Default::default())).collect();
+        let mut capture = Capture { seen, left: 0, origins: Origins::default() };
         capture.left = capture.seen.len();
         let (program, calls) = (&self.recording.program, &self.recording.calls);
         if capture.left > 0 {
             let conditions = &self.conditions;
             what_if_observed(program, calls, conditions, &mut capture, &mut NoHistory);
         }
-        let state = |(op, views): (usize, Vec<SegmentView>)| {
-            let until = self.event_of(op);
-            (op, State::of_replay(&views, self.recording, self.events, until))
+        let state = |(op, (views, origins)): (usize, (Vec<SegmentView>, Origins))| {
+            (op, State::of_replay(&views, &origins, self.recording, self.events))
         };
         capture.seen.into_iter().map(state).collect()
     }
@@ -139,18 +139,45 @@ impl Observer for Watch<'_> {
     }
 }
 
+/// Which operation the blocks of a replay come from, by their addresses there. Those of the recording are others where
+/// the driver's model places segments elsewhere.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Origins(FxHashMap<u64, usize>);
+
+impl Origins {
+    #[inline]
+    pub(crate) fn placed(&mut self, op: usize, addr: u64) {
+        self.0.insert(addr, op);
+    }
+
+    /// The event that allocated the block which lives at `addr`; `None` where that was before the recording.
+    pub(crate) fn event(&self, addr: u64, recording: &Recording, events: &Events) -> Option<usize> {
+        let op = *self.0.get(&addr)?;
+        (op >= recording.program.preamble).then(|| event_of(recording, events, op))
+    }
+}
+
 /// Keeps the segments after some operations, and ends the replay after the last of them.
 struct Capture {
-    seen: BTreeMap<usize, Vec<SegmentView>>,
+    seen: BTreeMap<usize, (Vec<SegmentView>, Origins)>,
     left: usize,
+    origins: Origins,
 }
 
 impl Observer for Capture {
     fn after<D: Device>(&mut self, op: usize, allocator: &Allocator<D>) -> bool {
-        if let Some(views) = self.seen.get_mut(&op) {
-            *views = allocator.segments();
+        if let Some(seen) = self.seen.get_mut(&op) {
+            let segments = allocator.segments();
+            let in_use = segments.iter().flat_map(|segment| &segment.blocks);
+            let known = in_use.filter_map(|b| Some((b.addr, *self.origins.0.get(&b.addr)?)));
+            let origins = Origins(known.collect());
+            *seen = (segments, origins);
             self.left -= 1;
         }
         self.left > 0
+    }
+
+    fn placed(&mut self, op: usize, addr: u64) {
+        self.origins.placed(op, addr);
     }
 }

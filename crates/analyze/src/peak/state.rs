@@ -6,6 +6,8 @@ use vramwise_replay::Recording;
 use vramwise_trace::{BlockState, DeviceTrace, Events, SegmentKind, StackId};
 use vramwise_types::Action;
 
+use super::replayed::Origins;
+
 /// A segment with its blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
@@ -88,39 +90,13 @@ impl State {
         state
     }
 
-    /// What the replay shows after the operation that ends with event `until`, its addresses being those
-    /// of the recording.
+    /// What a replay shows, with the operations that its blocks come from.
     pub(crate) fn of_replay(
         views: &[SegmentView],
+        origins: &Origins,
         recording: &Recording,
         events: &Events,
-        until: usize,
     ) -> Self {
-        let mut state = Self::of_views(views, recording);
-        state.find_origins(events, until);
-        state
-    }
-
-    /// What a replay under other conditions shows. `event_at` is the event that allocated the block at an
-    /// address of that replay.
-    pub(crate) fn of_what_if(
-        views: &[SegmentView],
-        recording: &Recording,
-        events: &Events,
-        event_at: impl Fn(u64) -> Option<usize>,
-    ) -> Self {
-        let mut state = Self::of_views(views, recording);
-        for block in state.blocks.iter_mut().filter(|b| b.state != BlockState::Inactive) {
-            block.event = event_at(block.addr);
-            if let Some(event) = block.event.filter(|_| !events.stack.is_empty()) {
-                block.stack = events.stack_of(event);
-            }
-        }
-        state
-    }
-
-    /// Segments and blocks, without their origins.
-    fn of_views(views: &[SegmentView], recording: &Recording) -> Self {
         let mut state = State { exact: true, ..State::default() };
         let mut segments = Vec::new();
         for view in views {
@@ -154,6 +130,12 @@ impl State {
             });
         }
         state.segments = Some(segments);
+        for block in state.blocks.iter_mut().filter(|b| b.state != BlockState::Inactive) {
+            block.event = origins.event(block.addr, recording, events);
+            if let Some(event) = block.event.filter(|_| !events.stack.is_empty()) {
+                block.stack = events.stack_of(event);
+            }
+        }
         state
     }
 

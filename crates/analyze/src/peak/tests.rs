@@ -261,3 +261,33 @@ fn the_peak_of_a_part_lies_in_it() {
         assert_eq!(device.memory.when.event, Some(at));
     }
 }
+
+#[test]
+fn the_lines_that_hold_expandable_segments_are_named_wherever_those_were_placed() {
+    let (base, mib) = (0x1000_0000_0000_u64, 1_u64 << 20);
+    let segment = format!(
+        "{{\"address\": {base}, \"total_size\": {}, \"stream\": 0, \"segment_type\": \"large\",
+          \"segment_pool_id\": [0, 0], \"is_expandable\": true, \"blocks\": [{{\"address\": {base},
+          \"size\": {}, \"requested_size\": {}, \"state\": \"active_allocated\"}}]}}",
+        20 * mib,
+        20 * mib,
+        20 * mib
+    );
+    let event = |action: &str, line: u32| {
+        format!(
+            "{{\"action\": \"{action}\", \"addr\": {base}, \"size\": {}, \"stream\": 0,
+              \"frames\": [{{\"filename\": \"train.py\", \"line\": {line}, \"name\": \"big\"}}]}}",
+            20 * mib
+        )
+    };
+    let snapshot = json(&format!(
+        "{{\"segments\": [{segment}], \"allocator_settings\": {{\"expandable_segments\": true}},
+          \"device_traces\": [[{}, {}]]}}",
+        event("segment_map", 7),
+        event("alloc", 7)
+    ));
+    let told = of(&snapshot, |_| {});
+    assert_eq!(told.evidence, Evidence::Replay);
+    let labels: Vec<&str> = told.memory.groups.iter().map(|g| g.label.as_str()).collect();
+    assert_eq!(labels, ["train.py:7 big"]);
+}

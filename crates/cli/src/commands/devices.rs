@@ -145,6 +145,13 @@ pub(crate) fn profile(name: &str) -> Result<Profile, Failure> {
     )))
 }
 
+/// The table of workspaces that lies beside a profile of one's own, as `vramwise probe` writes them.
+pub(crate) fn table_beside(name: &str) -> Option<std::path::PathBuf> {
+    let path = std::path::Path::new(name);
+    let table = path.with_extension("workspaces");
+    (vramwise_profile::find(name).is_none() && path.is_file() && table.is_file()).then_some(table)
+}
+
 /// Lists the profiles.
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     if let Some(name) = &args.card {

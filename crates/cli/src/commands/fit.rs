@@ -12,7 +12,7 @@ use crate::commands::devices;
 use crate::commands::rehearse::failure;
 use crate::commands::rehearse::surroundings::Surroundings;
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -111,6 +111,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
         for conf in &confs {
             let mut rehearsal = Rehearsal::new(args.command.clone(), profile.clone());
             args.surroundings.apply(&mut rehearsal)?;
+            let table = || devices::table_beside(gpu);
+            rehearsal.workspaces = rehearsal.workspaces.or_else(table);
             rehearsal.conf.clone_from(conf);
             rehearsal.streams = Streams::Hidden;
             rows.push(search(rehearsal, &args.vary, context)?);
@@ -152,8 +154,8 @@ fn search(rehearsal: Rehearsal, vary: &Vary, context: &Context) -> Result<Row, F
 
 /// A program that fails for another reason than memory says nothing about memory.
 fn check(outcome: &Outcome, command: &[String]) -> Result<(), Failure> {
-    if outcome.ended.interrupted {
-        return Err(Failure::new("the search was interrupted"));
+    if outcome.ended.interrupted() {
+        return Err(Failure::new("the search was interrupted").kind(Kind::Stopped));
     }
     if outcome.verdict != Verdict::Unknown {
         return Ok(());

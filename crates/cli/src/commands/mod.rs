@@ -10,6 +10,7 @@ pub(crate) mod fit;
 pub(crate) mod inspect;
 pub(crate) mod leaks;
 pub(crate) mod man;
+pub(crate) mod probe;
 pub(crate) mod ranks;
 pub(crate) mod redact;
 pub(crate) mod rehearse;
@@ -43,6 +44,7 @@ pub(crate) fn run(command: Command, context: &Context) -> Result<Status, Failure
         Command::Run(args) => run::run(&args, context),
         Command::Fit(args) => fit::run(&args, context),
         Command::Devices(args) => devices::run(&args, context),
+        Command::Probe(args) => probe::run(&args, context),
         Command::Completions(args) => completions::run(&args, context),
         Command::Man(args) => man::run(&args, context),
     }

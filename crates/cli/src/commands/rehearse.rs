@@ -1,6 +1,7 @@
 //! `vramwise rehearse -- COMMAND`.
 
 mod compare;
+mod draws;
 mod json;
 pub(crate) mod surroundings;
 mod text;
@@ -14,7 +15,7 @@ use self::surroundings::Surroundings;
 use crate::Status;
 use crate::commands::devices;
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,12 +27,16 @@ Examples:
       With less memory, and under other allocator settings.
   vramwise rehearse --world-size 64 --rank 0 --gpu h100 -- python train_fsdp.py
       As one of 64 ranks, in one process.
+  vramwise rehearse --assume topk=skewed,nms=0.05..0.3 --draws 8 -- python train_moe.py
+      With what is known of values that a GPU would compute; the peaks as a range over eight draws.
   vramwise rehearse --gpu a100 --compare amp,checkpoint,fused -- python train.py
       What would mixed precision, checkpointing or a fused optimizer change?
 
 The script runs twice: first to find out the values that it asks the device for (.item(), masks), with its
 output kept in pass1.log, then to measure. Files that it writes are written twice. Only the second time
-it reads standard input, unless that is a file. --values off runs it once.
+it reads standard input, unless that is a file. --values off runs it once. Where it asks for values that
+nobody can know without a GPU (expert routing, the boxes that are kept), it runs again under other
+assumptions, silently, and the report has the range of its peaks; --draws 1 does without.
 
 The script's output goes where its own would, the report follows on standard output. With --json the
 script's standard output goes to standard error, and standard output has nothing but the report. With -o
@@ -53,6 +58,10 @@ pub(crate) struct Args {
     /// Run it also with each of these switched on, where its code uses the common interfaces.
     #[arg(long, value_name = "WHAT", value_enum, value_delimiter = ',')]
     compare: Vec<compare::Strategy>,
+    /// How often to draw values that cannot be known, each time under other assumptions, for the range of the
+    /// peaks; without it 5 times where there are such values, or 3 where the first show no difference.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    draws: Option<u32>,
     #[command(flatten)]
     surroundings: Surroundings,
     /// The directory of -o.
@@ -69,6 +78,8 @@ pub(crate) struct Run {
     pub(crate) evidence: Vec<Evidence>,
     /// Why figures may be off; empty = they are exact.
     pub(crate) uncertain: Vec<String>,
+    /// What other assumptions would have made of it.
+    draws: Option<draws::Draws>,
 }
 
 /// Rehearses and reports.
@@ -77,9 +88,17 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     if !args.compare.is_empty() {
         return compare::run(&args.compare, &rehearsal, context);
     }
-    let run = Run::new(&rehearsal, context)?;
-    let report = json::Report::new(&rehearsal, &run, context.global.top);
-    keep(&run.outcome, &report)?;
+    let mut run = Run::new(&rehearsal, context)?;
+    run.draws = draws::more(args.draws, &rehearsal, &run, context)?;
+    run.uncertain.extend(run.draws.as_ref().map(draws::Draws::doubt));
+    let mut report = json::Report::new(&rehearsal, &run, context.global.top);
+    if run.outcome.ended.interrupted() && rehearsal.directory.is_none() {
+        // Who interrupts does not come back for what is kept among the temporary files.
+        run.outcome.discard();
+        report.snapshot = None;
+    } else {
+        keep(&run.outcome, &report)?;
+    }
     context.answer(&report, || text::render(&report, context))?;
     Ok(run.status())
 }
@@ -89,6 +108,8 @@ fn rehearsal(args: &Args, context: &Context) -> Result<Rehearsal, Failure> {
     let profile = devices::profile(&args.gpu)?;
     let mut rehearsal = Rehearsal::new(args.command.clone(), profile);
     args.surroundings.apply(&mut rehearsal)?;
+    let table = || devices::table_beside(&args.gpu);
+    rehearsal.workspaces = rehearsal.workspaces.or_else(table);
     rehearsal.conf.clone_from(&args.conf);
     rehearsal.directory.clone_from(&args.directory);
     rehearsal.replace = context.global.force;
@@ -115,7 +136,7 @@ impl Run {
             Vec::new()
         });
         uncertain.extend(ties(&evidence));
-        Ok(Self { outcome, evidence, uncertain })
+        Ok(Self { outcome, evidence, uncertain, draws: None })
     }
 
     fn status(&self) -> Status {
@@ -164,6 +185,10 @@ fn keep(outcome: &Outcome, report: &impl serde::Serialize) -> Result<(), Failure
 /// A rehearsal that could not be made, with what to do.
 pub(crate) fn failure(error: &RehearsalError) -> Failure {
     let failure = Failure::from_error(error);
+    let failure = match error {
+        RehearsalError::Interrupted => failure.kind(Kind::Stopped),
+        _ => failure,
+    };
     match error.hint() {
         Some(hint) => failure.hint(hint),
         None => failure,

@@ -132,6 +132,89 @@ fn a_program_that_fails_passes_its_status_on_and_what_it_took_is_told() {
     assert_eq!(report["exact"], false);
 }
 
+/// Says in the first pass that a value was assumed, as the value layer does, and takes as much as the assumed share of
+/// masks says.
+const DRAWING: &str = "\
+import json, os, torch
+room = os.environ['VRAMWISE_REHEARSAL']
+with open(os.path.join(room, 'emulator.json')) as file:
+    config = json.load(file)
+if config['pass'] == '1':
+    report = {'reads': [{'how': 'assumed', 'kind': 'integer', 'count': 3}], 'places': []}
+    with open(os.path.join(room, 'values.1.json'), 'w') as file:
+        json.dump(report, file)
+torch.cuda.allocate(int(100 * config['assume']['mask']) << 20)
+torch.cuda.allocate(900 << 20 if config['assume']['topk'] == 'worst' else 1 << 20)
+";
+
+#[test]
+fn what_cannot_be_known_is_drawn_several_times_and_the_peaks_are_a_range() {
+    let room = stage("rehearse-draws", DRAWING);
+    let output = rehearse(&room, &["--json"], &["train.py"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let report = json(&output);
+    assert_eq!(held_against("rehearse", &report), Ok(()));
+    assert_eq!(report["peak_allocated_bytes"], 51 * MIB);
+    let draws = &report["draws"];
+    let runs = draws["runs"].as_array().unwrap();
+    let topk: Vec<_> = runs.iter().map(|run| run["topk"].as_str().unwrap()).collect();
+    assert_eq!(topk, ["uniform", "worst", "balanced", "skewed", "skewed"]);
+    assert_eq!(draws["peak_allocated_bytes_range"], serde_json::json!([MIB, 1000 * MIB]));
+    assert_eq!((&draws["all_fit"], &report["exact"]), (&true.into(), &false.into()));
+    let left: Vec<String> =
+        room.names().into_iter().filter(|name| name.starts_with("draw-")).collect();
+    assert!(left.is_empty(), "{left:?}");
+    // What is hinted at is not varied, and one draw is one run.
+    let hints = ["--json", "--assume", "topk=balanced,mask=0.2..0.4", "--draws", "3"];
+    let report = json(&rehearse(&room, &hints, &["train.py"]));
+    let range = &report["draws"]["peak_allocated_bytes_range"];
+    assert_eq!(range, &serde_json::json!([21 * MIB, 41 * MIB]));
+    let report = json(&rehearse(&room, &["--json", "--draws", "1"], &["train.py"]));
+    assert_eq!(report["draws"], Value::Null);
+    // Where neither extreme changes anything, that is all.
+    room.write("same.py", DRAWING.replace("900 <<", "1 <<").replace("int(100 *", "int(0 *"));
+    for (options, runs) in [(&["--json"][..], 3), (&["--json", "--draws", "6"], 6)] {
+        let report = json(&rehearse(&room, options, &["same.py"]));
+        assert_eq!(report["draws"]["runs"].as_array().map(Vec::len), Some(runs));
+        let said = report["uncertain"].to_string();
+        assert!(said.contains("no peak changes"), "{said}");
+    }
+}
+
+#[test]
+fn a_draw_that_does_not_fit_is_told() {
+    let room = stage("rehearse-draws-oom", DRAWING);
+    room.write("big.py", DRAWING.replace("900", "980"));
+    let options = ["--memory", "1GiB", "--assume", "mask=1"];
+    let output = rehearse(&room, &options, &["train.py"]);
+    assert_eq!(output.status.code(), Some(0), "the first draw fits: {}", said(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("fits: 102.00 MiB"), "{text}");
+    assert!(text.contains("by other values"), "{text}");
+    let output = rehearse(&room, &["--memory", "1GiB"], &["big.py"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("does not fit with topk=worst,mask=1.00"), "{text}");
+    let options = ["--memory", "1GiB", "--assume", "mask=1,loss=2"];
+    let output = rehearse(&room, &options, &["train.py"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("topk, mask, nms and unique are"), "{}", said(&output));
+}
+
+#[test]
+fn a_comparison_of_a_program_that_fails_is_json_too() {
+    let room = stage("rehearse-compare-crash", &(SCRIPT.to_owned() + "sys.exit(7)\n"));
+    let output = rehearse(&room, &["--json", "--compare", "amp,fused"], &["train.py", "10"]);
+    assert_eq!(output.status.code(), Some(7));
+    let report = json(&output);
+    assert_eq!(report["runs"].as_array().map(Vec::len), Some(1), "the rest is not tried");
+    assert_eq!(report["runs"][0]["report"]["exit_status"], 7);
+    assert_eq!(held_against("rehearse-compare", &report), Ok(()));
+    let output = rehearse(&room, &["--compare", "amp"], &["train.py", "10"]);
+    assert_eq!(output.status.code(), Some(7));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("not known: the program ended with status 7"), "{text}");
+}
+
 #[test]
 fn a_traceback_is_seen_once() {
     let room = stage("rehearse-traceback", "import torch\nraise ValueError('no such data')\n");
@@ -196,7 +279,82 @@ time.sleep(60)
     let room = stage("rehearse-signal", script);
     let output = rehearse(&room, &["--json", "--values", "off"], &["train.py"]);
     assert_eq!(output.status.code(), Some(128 + 15), "{}", said(&output));
-    assert_eq!(json(&output)["peak_allocated_bytes"], 5 * MIB);
+    let report = json(&output);
+    assert_eq!(report["peak_allocated_bytes"], 5 * MIB);
+    assert_eq!((&report["interrupted"], &report["snapshot"]), (&true.into(), &Value::Null));
+}
+
+/// Runs a command at a terminal of its own and types Ctrl-C there when the program has written a file `ready`; prints
+/// what the terminal showed.
+const AT_A_TERMINAL: &str = "\
+import os, pty, select, sys
+process, terminal = pty.fork()
+if process == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+shown, typed = b'', False
+while True:
+    if select.select([terminal], [], [], 0.01)[0]:
+        try:
+            data = os.read(terminal, 4096)
+        except OSError:
+            break
+        if not data:
+            break
+        shown += data
+    if not typed and os.path.exists('ready'):
+        os.write(terminal, b'\\x03')
+        typed = True
+_, status = os.waitpid(process, 0)
+sys.stdout.buffer.write(shown)
+sys.exit(os.waitstatus_to_exitcode(status))
+";
+
+#[test]
+fn an_interrupt_at_a_terminal_ends_the_program_and_leaves_nothing_behind() {
+    let script = "\
+import os, time, torch
+torch.cuda.allocate(5 << 20)
+with open('ready.tmp', 'w') as file:
+    file.write(str(os.getpid()))
+os.rename('ready.tmp', 'ready')
+time.sleep(60)
+";
+    for (values, words) in [
+        ("off", "interrupted; until then it had taken 6.00 MiB"),
+        ("two", "before anything was measured"),
+    ] {
+        let room = stage(&format!("rehearse-interrupt-{values}"), script);
+        room.write("terminal.py", AT_A_TERMINAL);
+        let inner = command(&room, &["rehearse"]);
+        let program = inner.get_program().to_owned();
+        let mut outer = Command::new("python3");
+        outer.arg("terminal.py").arg(program);
+        outer.args([
+            "rehearse",
+            "--emulate-anyway",
+            "--values",
+            values,
+            "--",
+            "python3",
+            "train.py",
+        ]);
+        outer.current_dir(room.path()).stdin(Stdio::null());
+        for (name, value) in inner.get_envs() {
+            match value {
+                Some(value) => outer.env(name, value),
+                None => outer.env_remove(name),
+            };
+        }
+        let output = outer.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(130), "{text}");
+        assert!(text.contains(words), "{text}");
+        let child = String::from_utf8(room.read("ready")).unwrap();
+        assert!(!std::path::Path::new("/proc").join(&child).exists(), "the program has ended");
+        let names = room.names();
+        let left: Vec<_> = names.iter().filter(|n| n.starts_with("vramwise-rehearsal")).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
 }
 
 #[test]

@@ -63,18 +63,22 @@ fn real_finalize(descriptor: Descriptor) -> i32 {
     real!(c"cudnnBackendFinalize"(descriptor => Descriptor))
 }
 
+/// The profile's description of the card, as terminated text.
+fn description() -> Option<Vec<u8>> {
+    let mut text = machine::lock().config.profile.cudnn_json.clone()?.into_bytes();
+    text.push(0);
+    Some(text)
+}
+
 /// The description of the emulated card, as cuDNN wants it where there is no device (9.8 and later).
 fn device() -> Option<Descriptor> {
     static DEVICE: OnceLock<usize> = OnceLock::new();
     let found = *DEVICE.get_or_init(|| {
-        let json = machine::lock().config.profile.cudnn_json.clone();
-        let Some(json) = json else {
+        let Some(text) = description() else {
             sizes::note("the device profile has no description for cuDNN: convolutions are not exact".to_owned());
             return 0;
         };
         let mut made: Descriptor = std::ptr::null_mut();
-        let mut text = json.into_bytes();
-        text.push(0);
         let status = match real_create(kind::DEVICE_PROPERTIES, &raw mut made) {
             0 => {
                 let count = text.len() as i64;
@@ -140,6 +144,19 @@ extern "C" fn cudnnBackendSetAttribute(
             ),
             None => 0,
         };
+    }
+    // A device by its number is described as the card is.
+    if name == attribute::DEVICE_ID
+        && let Some(text) = description()
+    {
+        let count = text.len() as i64;
+        return real_set(
+            descriptor,
+            attribute::DEVICE_JSON,
+            TYPE_CHAR,
+            count,
+            text.as_ptr().cast(),
+        );
     }
     let status = real_set(descriptor, name, kind, count, elements);
     let size = element_size(kind).unwrap_or(0);

@@ -1,5 +1,6 @@
 //! Initialisation, devices and contexts. A device's primary context is its only one.
 
+use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_uint};
 
 use crate::abi::{self, put};
@@ -22,6 +23,8 @@ fn exists(device: c_int) -> Option<usize> {
 }
 
 const INVALID_DEVICE: i32 = Error::InvalidDevice as i32;
+/// `CUDA_ERROR_INVALID_CONTEXT`.
+const INVALID_CONTEXT: i32 = 201;
 
 #[unsafe(no_mangle)]
 extern "C" fn cuInit(_flags: c_uint) -> i32 {
@@ -130,19 +133,32 @@ extern "C" fn cuCtxSetCurrent(context: usize) -> i32 {
     0
 }
 
+thread_local! {
+    /// Devices that were current before the contexts that the thread has pushed.
+    static BELOW: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxPushCurrent(context: usize) -> i32 {
+    if device_of(context).is_none() {
+        return INVALID_CONTEXT;
+    }
+    BELOW.with_borrow_mut(|below| below.push(machine::current_device()));
     cuCtxSetCurrent(context)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxPushCurrent_v2(context: usize) -> i32 {
-    cuCtxSetCurrent(context)
+    cuCtxPushCurrent(context)
 }
 
+/// Gives the context and makes the one below it current again. What was made current without a push stays.
 #[unsafe(no_mangle)]
 extern "C" fn cuCtxPopCurrent(context: *mut usize) -> i32 {
     put(context, context_of(machine::current_device()));
+    if let Some(device) = BELOW.with_borrow_mut(Vec::pop) {
+        machine::set_current_device(device);
+    }
     0
 }
 

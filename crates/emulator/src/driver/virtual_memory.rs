@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use crate::abi::{self, put};
-use crate::machine::{self, GRANULARITY};
+use crate::machine::{self, GRANULARITY, Identity, Shared};
 use crate::runtime::Error;
 
 const INVALID_VALUE: i32 = Error::InvalidValue as i32;
@@ -64,10 +64,14 @@ extern "C" fn cuMemCreate(to: *mut u64, bytes: usize, prop: *const c_void, _flag
     // Host memory (location kinds 2 and up) takes nothing of the card.
     const ON_DEVICE: c_int = 1;
     let size = if prop.location_kind == ON_DEVICE { bytes } else { 0 };
+    if prop.handle_types & !POSIX_DESCRIPTOR != 0 {
+        // As on a machine without a fabric manager.
+        return Error::NotSupported as i32;
+    }
     if !machine.take_physical(device, size) {
         return Error::MemoryAllocation as i32;
     }
-    put(to, machine.physical.create(device, size));
+    put(to, machine.physical.create(device, size, prop.handle_types));
     0
 }
 
@@ -123,7 +127,7 @@ extern "C" fn cuMemGetAllocationPropertiesFromHandle(to: *mut c_void, handle: u6
         to.cast(),
         AllocationProp {
             kind: 1,
-            handle_types: 0,
+            handle_types: info.handle_types,
             location_kind: 1,
             location: info.device as c_int,
             win32: std::ptr::null(),
@@ -133,15 +137,59 @@ extern "C" fn cuMemGetAllocationPropertiesFromHandle(to: *mut c_void, handle: u6
     0
 }
 
-/// Sharing physical memory with other processes is not emulated: it would be another process's memory.
+/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`, the kind of handle that processes of one machine exchange.
+const POSIX_DESCRIPTOR: c_int = 1;
+
+/// A descriptor by which another process finds this memory; the caller closes it.
 #[unsafe(no_mangle)]
-extern "C" fn cuMemExportToShareableHandle(_: *mut c_void, _: u64, _: c_int, _: u64) -> i32 {
-    Error::NotSupported as i32
+extern "C" fn cuMemExportToShareableHandle(
+    to: *mut c_void,
+    handle: u64,
+    kind: c_int,
+    _flags: u64,
+) -> i32 {
+    if kind != POSIX_DESCRIPTOR {
+        return Error::NotSupported as i32;
+    }
+    let mut machine = machine::lock();
+    let Some(info) = machine.physical.info(handle) else { return INVALID_VALUE };
+    if info.handle_types & POSIX_DESCRIPTOR == 0 {
+        return INVALID_VALUE;
+    }
+    let identity = info.identity.unwrap_or_else(Identity::new);
+    machine.physical.name(handle, identity);
+    let shared = Shared { identity, device: info.device as u64, bytes: info.bytes };
+    match shared.export() {
+        Ok(fd) => {
+            put(to.cast::<c_int>(), fd);
+            0
+        }
+        Err(error) => {
+            machine.notes.push(format!("memory cannot be handed to another process: {error}"));
+            Error::MemoryAllocation as i32
+        }
+    }
 }
 
+/// The memory of a descriptor, which is passed as a number in the place of a pointer and stays open.
 #[unsafe(no_mangle)]
-extern "C" fn cuMemImportFromShareableHandle(_: *mut u64, _: *mut c_void, _: c_int) -> i32 {
-    Error::NotSupported as i32
+extern "C" fn cuMemImportFromShareableHandle(
+    to: *mut u64,
+    descriptor: *mut c_void,
+    kind: c_int,
+) -> i32 {
+    if kind != POSIX_DESCRIPTOR {
+        return Error::NotSupported as i32;
+    }
+    let fd = c_int::try_from(descriptor as usize).ok();
+    let Some(shared) = fd.and_then(Shared::import) else { return INVALID_VALUE };
+    let mut machine = machine::lock();
+    let device = usize::try_from(shared.device).unwrap_or(usize::MAX);
+    if device >= machine.devices.len() {
+        return INVALID_VALUE;
+    }
+    put(to, machine.physical.import(shared.identity, device, POSIX_DESCRIPTOR));
+    0
 }
 
 /// Multicast objects need NVLink hardware.

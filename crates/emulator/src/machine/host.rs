@@ -1,6 +1,7 @@
 //! Host address space that stands for device memory: committed only where it is touched.
 
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// More cards than any machine has.
 pub(crate) const MAX_DEVICES: usize = 16;
@@ -42,16 +43,25 @@ fn map(addr: u64, bytes: u64) -> bool {
     at as u64 == addr
 }
 
+/// Whether device memory is memory of this process. Where the system forbids so much address space, addresses are all
+/// there is: what is written goes nowhere, and what is read is zero.
+static BACKED: AtomicBool = AtomicBool::new(true);
+
+/// Whether an address can be read and written: any but a device's where device memory is not backed.
+pub(crate) fn is_backed(addr: u64) -> bool {
+    BACKED.load(Ordering::Relaxed) || !is_device_address(addr)
+}
+
 /// Maps the address space of all devices.
 pub(crate) fn map_devices() -> Result<(), String> {
     if map(BASE, MAX_DEVICES as u64 * SLICE) {
         return Ok(());
     }
+    let why = std::io::Error::last_os_error();
+    BACKED.store(false, Ordering::Relaxed);
     Err(format!(
-        "{} TiB of address space at {BASE:#x} cannot be mapped ({}); strict overcommit \
-         (vm.overcommit_memory=2) or a limit on address space (ulimit -v) forbids it",
+        "{} TiB of address space cannot be mapped ({why}): device memory holds no values, all are zero",
         (MAX_DEVICES as u64 * SLICE) >> 40,
-        std::io::Error::last_os_error()
     ))
 }
 
@@ -60,7 +70,7 @@ pub(crate) fn map_reservation(next: &mut u64, bytes: u64) -> Option<u64> {
     let step = 32 << 20;
     let mut at = (*next).max(RESERVATIONS);
     while at.checked_add(bytes)? <= RESERVATIONS_END {
-        if map(at, bytes) {
+        if !BACKED.load(Ordering::Relaxed) || map(at, bytes) {
             *next = (at + bytes).next_multiple_of(step);
             return Some(at);
         }
@@ -71,6 +81,9 @@ pub(crate) fn map_reservation(next: &mut u64, bytes: u64) -> Option<u64> {
 
 /// Drops a reservation's address space.
 pub(crate) fn unmap(addr: u64, bytes: u64) {
+    if !BACKED.load(Ordering::Relaxed) {
+        return;
+    }
     // SAFETY: the range was mapped by `map_reservation` and its owner is done with it.
     unsafe { libc::munmap(addr as *mut c_void, bytes as usize) };
 }
@@ -79,7 +92,7 @@ pub(crate) fn unmap(addr: u64, bytes: u64) {
 pub(crate) fn forget(addr: u64, bytes: u64) {
     const PAGE: u64 = 4096;
     let (start, end) = (addr.next_multiple_of(PAGE), (addr + bytes) / PAGE * PAGE);
-    if start < end {
+    if start < end && is_backed(addr) {
         // SAFETY: whole pages inside device memory of ours; private anonymous pages become zeros.
         unsafe { libc::madvise(start as *mut c_void, (end - start) as usize, libc::MADV_DONTNEED) };
     }

@@ -3,9 +3,11 @@
 mod capture;
 mod context;
 mod host;
+mod log;
 mod memory;
 mod physical;
 mod properties;
+mod share;
 mod stream;
 mod values;
 
@@ -16,11 +18,12 @@ use rustc_hash::FxHashMap;
 
 pub(crate) use capture::CaptureStatus;
 pub(crate) use context::Step;
-pub(crate) use host::{clear_host, forget, is_device_address};
+pub(crate) use host::{clear_host, forget, is_backed, is_device_address};
 pub(crate) use memory::Place;
 pub(crate) use physical::GRANULARITY;
 pub(crate) use physical::HandleInfo;
 pub(crate) use properties::{pci_address, uuid};
+pub(crate) use share::{Identity, Shared};
 pub(crate) use stream::Stream;
 pub(crate) use values::{SMALL_COPY, Values, tell_next};
 
@@ -144,7 +147,7 @@ impl Machine {
                 pool_peak: 0,
             })
             .collect();
-        let values = Values::new(&config.values, &mut notes);
+        let values = Values::new(&config.values);
         Self {
             config,
             devices,
@@ -242,6 +245,12 @@ impl Machine {
     /// A device attribute, the same on every device.
     pub(crate) fn attribute(&self, number: u32) -> i32 {
         properties::attribute(&self.config, number)
+    }
+
+    /// Whether a number is that of an attribute.
+    pub(crate) fn has_attribute(&self, number: u32) -> bool {
+        (1..=properties::LAST_ATTRIBUTE).contains(&number)
+            || self.config.profile.attributes.contains_key(&number.to_string())
     }
 
     /// The architecture that a kernel's code was built for, as `10 * major + minor`: libraries carry code for a few

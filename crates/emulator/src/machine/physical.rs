@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::host;
 use super::memory::Place;
+use super::share::Identity;
 
 /// Allocation granularity that `cuMemGetAllocationGranularity` gives on every card since Volta, bytes.
 pub(crate) const GRANULARITY: u64 = 2 << 20;
@@ -13,10 +14,15 @@ pub(crate) const GRANULARITY: u64 = 2 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HandleInfo {
     pub(crate) device: usize,
+    /// Bytes that it takes of the card: none where the memory is the host's or another process's.
     pub(crate) bytes: u64,
-    /// One for the handle itself until it is released, one for each mapping.
-    references: u32,
-    released: bool,
+    /// Kinds of descriptors that it may be handed to other processes as (`CUmemAllocationHandleType`, or-ed).
+    pub(crate) handle_types: i32,
+    /// What it is called in other processes, where it came from one or was handed to one.
+    pub(crate) identity: Option<Identity>,
+    /// How often it is yet to be released, and mapped.
+    owners: u32,
+    mapped: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,15 +56,35 @@ impl Default for Physical {
 
 impl Physical {
     /// A handle for physical memory that is already counted.
-    pub(crate) fn create(&mut self, device: usize, bytes: u64) -> u64 {
+    pub(crate) fn create(&mut self, device: usize, bytes: u64, handle_types: i32) -> u64 {
         let handle = self.next_handle;
         self.next_handle += 1;
-        self.handles.insert(handle, HandleInfo { device, bytes, references: 1, released: false });
+        let info = HandleInfo { device, bytes, handle_types, identity: None, owners: 1, mapped: 0 };
+        self.handles.insert(handle, info);
         handle
     }
 
     pub(crate) fn info(&self, handle: u64) -> Option<HandleInfo> {
         self.handles.get(&handle).copied()
+    }
+
+    /// What a handle is called in other processes; `new` where it has no name yet.
+    pub(crate) fn name(&mut self, handle: u64, new: Identity) -> Option<Identity> {
+        let info = self.handles.get_mut(&handle)?;
+        Some(*info.identity.get_or_insert(new))
+    }
+
+    /// A handle for memory that came from a descriptor: the same one where this process has it, else one of
+    /// another process's memory.
+    pub(crate) fn import(&mut self, identity: Identity, device: usize, handle_types: i32) -> u64 {
+        let known = self.handles.iter_mut().find(|(_, info)| info.identity == Some(identity));
+        if let Some((&handle, info)) = known {
+            info.owners += 1;
+            return handle;
+        }
+        let handle = self.create(device, 0, handle_types);
+        self.name(handle, identity);
+        handle
     }
 
     /// One more owner of a handle (`cuMemRetainAllocationHandle`).
@@ -68,27 +94,21 @@ impl Physical {
             return None;
         }
         let handle = mapping.handle;
-        let info = self.handles.get_mut(&handle)?;
-        info.references += 1;
-        // The retained reference is dropped by another release.
-        info.released = false;
+        self.handles.get_mut(&handle)?.owners += 1;
         Some(handle)
     }
 
-    /// Drops the handle's own reference. `Err` for an unknown handle; `Ok(Some)` where the memory is free now.
+    /// Drops one owner of a handle. `Err` for an unknown handle; `Ok(Some)` where the memory is free now.
     pub(crate) fn release(&mut self, handle: u64) -> Result<Option<HandleInfo>, ()> {
         let info = self.handles.get_mut(&handle).ok_or(())?;
-        if info.released {
-            return Err(());
-        }
-        info.released = true;
-        Ok(self.drop_reference(handle))
+        info.owners = info.owners.checked_sub(1).ok_or(())?;
+        Ok(self.take_if_free(handle))
     }
 
-    fn drop_reference(&mut self, handle: u64) -> Option<HandleInfo> {
-        let info = self.handles.get_mut(&handle)?;
-        info.references -= 1;
-        if info.references > 0 {
+    /// Forgets a handle that nobody owns and that is mapped nowhere.
+    fn take_if_free(&mut self, handle: u64) -> Option<HandleInfo> {
+        let info = self.handles.get(&handle)?;
+        if info.owners + info.mapped > 0 {
             return None;
         }
         self.handles.remove(&handle)
@@ -120,7 +140,7 @@ impl Physical {
         if !inside || !clear {
             return false;
         }
-        info.references += 1;
+        info.mapped += 1;
         self.mappings.insert(addr, Mapping { bytes, handle });
         true
     }
@@ -137,7 +157,10 @@ impl Physical {
         let mut free = Vec::new();
         for (start, mapping) in inside {
             self.mappings.remove(&start);
-            free.extend(self.drop_reference(mapping.handle));
+            if let Some(info) = self.handles.get_mut(&mapping.handle) {
+                info.mapped -= 1;
+            }
+            free.extend(self.take_if_free(mapping.handle));
         }
         Some(free)
     }
@@ -158,7 +181,7 @@ mod tests {
     fn memory_is_free_when_the_last_of_handle_and_mapping_goes() {
         let mut physical = Physical::default();
         let at = physical.reserve(64 << 20).unwrap();
-        let handle = physical.create(0, 2 << 20);
+        let handle = physical.create(0, 2 << 20, 0);
         assert!(physical.map(at, 2 << 20, handle));
         assert!(!physical.map(at, 2 << 20, handle), "already mapped");
         assert!(physical.release(handle).unwrap().is_none(), "still mapped");
@@ -168,5 +191,19 @@ mod tests {
         assert!(physical.unmap(at, 2 << 20).is_none());
         assert!(physical.free_reservation(at, 64 << 20));
         assert!(!physical.free_reservation(at, 64 << 20));
+    }
+
+    #[test]
+    fn memory_that_comes_back_is_the_same_and_another_process_s_takes_nothing() {
+        let mut physical = Physical::default();
+        let handle = physical.create(1, 2 << 20, 1);
+        let own = physical.name(handle, Identity([1, 2])).unwrap();
+        assert_eq!(physical.name(handle, Identity([3, 4])), Some(own), "it keeps its name");
+        assert_eq!(physical.import(own, 1, 1), handle);
+        assert!(physical.release(handle).unwrap().is_none(), "one owner is left");
+        assert_eq!(physical.release(handle).unwrap().map(|info| info.bytes), Some(2 << 20));
+        let foreign = physical.import(Identity([9, 9]), 1, 1);
+        assert_ne!(foreign, handle);
+        assert_eq!(physical.release(foreign).unwrap().map(|info| info.bytes), Some(0));
     }
 }

@@ -5,6 +5,9 @@ use crate::config::Config;
 /// Memory of a card that nobody described: 16 GiB.
 pub(crate) const DEFAULT_TOTAL: u64 = 16 << 30;
 
+/// The last `cudaDeviceAttr` that CUDA 13.0 has.
+pub(crate) const LAST_ATTRIBUTE: u32 = 147;
+
 /// Size of `cudaDeviceProp` in CUDA 13 and 12, bytes.
 const SIZE_13: usize = 1008;
 const SIZE_12: usize = 1032;

@@ -3,12 +3,14 @@
 //! Kernels do nothing, so what a copy to the host finds may be anything. Two passes give the truth where it
 //! can be known: in the first, values are computed on the host beside the program and every small copy is
 //! logged; in the second, which runs undisturbed, the copies are answered from that log in order. The log is
-//! text, a JSON object a line (`{"n": 0, "bytes": 4, "hex": "…"}`), that a user can read and edit.
+//! text, a JSON object a line (`{"n": 0, "bytes": 4, "hex": "…"}`), that a user can read and edit. Each process has
+//! its own ([`log`](super::log)), which is opened when it first reads a value.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +52,12 @@ fn told(bytes: usize) -> Option<Vec<u8>> {
 #[derive(Default)]
 pub(crate) struct Values {
     mode: Mode,
+    /// The log of the rehearsal, from whose name those of all processes are made.
+    base: Option<PathBuf>,
+    /// Which process this is among those of the program; empty for the first.
+    pub(crate) process: String,
+    /// The process that has opened its log.
+    opened_by: u32,
     log: Option<BufWriter<File>>,
     answers: VecDeque<Line>,
     next: u64,
@@ -62,42 +70,72 @@ pub(crate) struct Values {
     /// Copies whose size was not the logged one.
     pub(crate) mismatches: u64,
     pub(crate) details: Vec<String>,
+    /// What is wrong with the log.
+    pub(crate) complaints: Vec<String>,
+}
+
+/// The lines of a log; none where the process had none to read in the first pass.
+fn read(path: &std::path::Path, complaints: &mut Vec<String>) -> Result<VecDeque<Line>, String> {
+    let said = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(VecDeque::new()),
+        Err(e) => return Err(said(&e)),
+    };
+    let mut answers = VecDeque::new();
+    for (i, line) in BufReader::new(file).lines().enumerate() {
+        let parsed = line
+            .map_err(|e| e.to_string())
+            .and_then(|text| serde_json::from_str(&text).map_err(|e| e.to_string()));
+        match parsed {
+            Ok(line) => answers.push_back(line),
+            Err(e) => complaints.push(format!("{}, line {}: {e}", path.display(), i + 1)),
+        }
+    }
+    Ok(answers)
 }
 
 impl Values {
-    pub(crate) fn new(config: &config::Values, notes: &mut Vec<String>) -> Self {
-        let mut values = Self { mode: config.mode, ..Self::default() };
-        let Some(path) = &config.file else { return values };
-        let said = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
-        match config.mode {
-            Mode::Off => {}
-            Mode::Learn => match File::create(path) {
-                Ok(file) => values.log = Some(BufWriter::new(file)),
-                Err(e) => notes.push(said(&e)),
-            },
-            Mode::Answer => match File::open(path) {
-                Ok(file) => {
-                    for (i, line) in BufReader::new(file).lines().enumerate() {
-                        let parsed = line.map_err(|e| e.to_string()).and_then(|text| {
-                            serde_json::from_str(&text).map_err(|e| e.to_string())
-                        });
-                        match parsed {
-                            Ok(line) => values.answers.push_back(line),
-                            Err(e) => {
-                                notes.push(format!("{}, line {}: {e}", path.display(), i + 1));
-                            }
-                        }
-                    }
-                }
-                Err(e) => notes.push(said(&e)),
-            },
+    pub(crate) fn new(config: &config::Values) -> Self {
+        Self { mode: config.mode, base: config.file.clone(), ..Self::default() }
+    }
+
+    /// Opens this process's log, when the first value is read.
+    fn open(&mut self) {
+        let pid = std::process::id();
+        if self.opened_by == pid {
+            return;
         }
-        values
+        // What a fork brought along is the parent's.
+        self.opened_by = pid;
+        self.answers.clear();
+        if let Some(log) = self.log.take() {
+            std::mem::forget(log);
+        }
+        if let Err(complaint) = self.open_log() {
+            self.complaints.push(complaint);
+        }
+    }
+
+    fn open_log(&mut self) -> Result<(), String> {
+        let Some(base) = &self.base else { return Ok(()) };
+        let learns = self.mode == Mode::Learn;
+        let path = super::log::claim(base, &self.process, learns)?;
+        if learns {
+            let file = File::create(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            self.log = Some(BufWriter::new(file));
+        } else {
+            self.answers = read(&path, &mut self.complaints)?;
+        }
+        Ok(())
     }
 
     /// A small copy to the host: the bytes that it gives instead of `found`, what memory holds.
     pub(crate) fn answer(&mut self, found: Vec<u8>) -> Vec<u8> {
         let told = told(found.len());
+        if self.mode != Mode::Off {
+            self.open();
+        }
         match self.mode {
             Mode::Off => {
                 self.unknown += 1;
@@ -184,7 +222,7 @@ mod tests {
             hex: format!("{n:02x}").repeat(bytes),
         };
         let answers = sizes.iter().enumerate().map(line).collect();
-        Values { mode: Mode::Answer, answers, ..Values::default() }
+        Values { mode: Mode::Answer, answers, opened_by: std::process::id(), ..Values::default() }
     }
 
     #[test]

@@ -69,7 +69,11 @@ extern "C" fn cudaDeviceGetAttribute(value: *mut c_int, attribute: c_int, device
     if known(&machine, device).is_none() {
         return set_error(Error::InvalidDevice);
     }
-    put(value, machine.attribute(u32::try_from(attribute).unwrap_or(0)));
+    let number = u32::try_from(attribute).unwrap_or(0);
+    if !machine.has_attribute(number) {
+        return set_error(Error::InvalidValue);
+    }
+    put(value, machine.attribute(number));
     0
 }
 

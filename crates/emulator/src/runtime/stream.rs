@@ -10,6 +10,7 @@ pub(crate) fn create(to: *mut usize, flags: c_uint, priority: c_int) -> i32 {
     let device = machine::current_device();
     let mut machine = machine::lock();
     machine.reach(device, Step::Init);
+    machine.reach(device, Step::SideStream);
     let stream = Stream { device, priority: priority.clamp(-5, 0), flags, capture: None };
     put(to, machine.streams.create(stream));
     0

@@ -87,21 +87,22 @@ pub(super) fn run(
         progress.set(done + 1);
         let report = Report::new(&rehearsal, &run, context.global.top);
         keep(&run.outcome, &report)?;
+        let failed = strategy.is_none() && run.outcome.verdict == Verdict::Unknown;
         if strategy.is_none() {
             status = run.status();
-            if run.outcome.verdict == Verdict::Unknown {
-                context.report(&super::text::render(&report, context))?;
-                return Ok(status);
-            }
         }
         runs.push(one(strategy, report, runs.first().map(|first| &first.report)));
-        if run.outcome.ended.interrupted {
+        // What fails as it is says nothing about ways to save memory.
+        if failed || run.outcome.ended.interrupted() {
             break;
         }
     }
     drop(progress);
     let comparison = Comparison { schema: 1, gpu: rehearsal.profile.card.name.clone(), runs };
-    context.answer(&comparison, || render(&comparison, context))?;
+    context.answer(&comparison, || match comparison.runs.as_slice() {
+        [only] if only.report.fits.is_none() => super::text::render(&only.report, context),
+        _ => render(&comparison, context),
+    })?;
     Ok(status)
 }
 

@@ -5,6 +5,7 @@ use vramwise_rehearse::reports::{OutOfMemory, Place};
 use vramwise_rehearse::{DeviceUse, Rehearsal, Verdict};
 
 use super::Run;
+use super::draws::Draws;
 
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -21,6 +22,8 @@ pub(super) struct Report {
     pub(super) cudnn: Option<u64>,
     pub(super) exit_status: u8,
     pub(super) timed_out: bool,
+    /// Whether it was ended by an interrupt or another signal to this program.
+    pub(super) interrupted: bool,
     /// Null where the program failed by itself.
     pub(super) fits: Option<bool>,
     pub(super) total_bytes: u64,
@@ -40,6 +43,9 @@ pub(super) struct Report {
     pub(super) exact: bool,
     pub(super) uncertain: Vec<String>,
     pub(super) values: Option<ValuesReport>,
+    /// What other assumptions about values that cannot be known would make of it; null where nothing had to be
+    /// assumed, or one draw was asked for.
+    pub(super) draws: Option<Draws>,
     pub(super) convolutions: ConvolutionsReport,
     pub(super) notes: Vec<String>,
     /// Library calls that do nothing on the emulated device.
@@ -139,6 +145,7 @@ impl Report {
             cudnn: main.and_then(|process| process.cudnn),
             exit_status: outcome.ended.status,
             timed_out: outcome.ended.timed_out,
+            interrupted: outcome.ended.interrupted(),
             fits: ended.then_some(outcome.verdict == Verdict::Fits),
             total_bytes: worst.total,
             peak_allocated_bytes: worst.allocated,
@@ -170,6 +177,7 @@ impl Report {
                 unknown_floats: reads.unknown_floats,
                 places: reads.places.iter().map(PlaceReport::from).collect(),
             }),
+            draws: run.draws.clone(),
             convolutions: convolutions(run),
             notes: outcome.notes.clone(),
             unknown_calls: outcome.unknown_calls(),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueHint;
+use vramwise_rehearse::assume::Assume;
 use vramwise_rehearse::{Rehearsal, Values};
 
 use crate::failure::Failure;
@@ -33,10 +34,11 @@ pub(crate) struct Surroundings {
     /// (one: quicker, less exact), nowhere (off: zeros), or the values.jsonl of an earlier rehearsal.
     #[arg(long, value_name = "two|one|off|FILE", default_value = "two", value_parser = values)]
     values: Values,
-    /// What to take for granted where values cannot be known without a GPU: the share of a mask that is
-    /// true (mask=0.5), the share of boxes that non-maximum suppression keeps (nms=1).
-    #[arg(long, value_name = "NAME=SHARE", value_parser = share, value_delimiter = ',')]
-    assume: Vec<(String, f64)>,
+    /// What to take for granted where values cannot be known without a GPU: how indices are chosen
+    /// (topk=uniform, balanced, skewed or worst), and as shares, or ranges such as 0.1..0.4, what of a mask is
+    /// true (mask=0.5), what non-maximum suppression keeps (nms=1) and what differs from all others (unique=1).
+    #[arg(long, value_name = "NAME=VALUE", value_parser = hint, value_delimiter = ',')]
+    assume: Vec<String>,
     /// A table of cuDNN's workspaces on the card, instead of the one that is installed.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     workspaces: Option<PathBuf>,
@@ -61,15 +63,9 @@ fn values(text: &str) -> Result<Values, String> {
     })
 }
 
-fn share(text: &str) -> Result<(String, f64), String> {
-    let (name, share) = text.split_once('=').ok_or("write NAME=SHARE, such as mask=0.3")?;
-    if !matches!(name, "mask" | "nms") {
-        return Err(format!("'{name}' is not known; mask and nms are"));
-    }
-    match share.parse::<f64>() {
-        Ok(share) if (0.0..=1.0).contains(&share) => Ok((name.to_owned(), share)),
-        _ => Err(format!("'{share}' is not a share between 0 and 1")),
-    }
+/// A hint, kept as text: several make up the assumptions.
+fn hint(text: &str) -> Result<String, String> {
+    Assume::default().hint(text).map(|()| text.to_owned())
 }
 
 impl Surroundings {
@@ -80,7 +76,9 @@ impl Surroundings {
         rehearsal.steps = self.steps;
         rehearsal.time_limit = self.time_limit;
         rehearsal.values.clone_from(&self.values);
-        rehearsal.assume = self.assume.iter().cloned().collect();
+        for hint in &self.assume {
+            rehearsal.assume.hint(hint).map_err(Failure::new)?;
+        }
         rehearsal.workspaces.clone_from(&self.workspaces);
         rehearsal.seed = self.seed;
         rehearsal.python.clone_from(&self.python);

@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 
 use vramwise_types::Human;
 
+use super::draws::Draws;
 use super::json::Report;
 use crate::context::Context;
 use crate::style::Style;
-use crate::table::{Column, Table};
+use crate::table::{Cell, Column, Table};
 use crate::text::{counted, grouped, printable};
 
 pub(super) fn render(report: &Report, context: &Context) -> String {
@@ -19,6 +20,9 @@ pub(super) fn render(report: &Report, context: &Context) -> String {
         if report.gpus == 1 { "emulated".to_owned() } else { format!("{} emulated", report.gpus) }
     );
     verdict(&mut text, report, style);
+    if let Some(draws) = &report.draws {
+        text.push_str(&draws.exceptions(style));
+    }
     figures(&mut text, report, context);
     holders(&mut text, report, context);
     certainty(&mut text, report, style);
@@ -27,6 +31,7 @@ pub(super) fn render(report: &Report, context: &Context) -> String {
         Some(path) => {
             let _ = writeln!(text, "\nsnapshot  {}", printable(path));
         }
+        None if report.interrupted => {}
         None => {
             let _ = writeln!(text, "\nkept in  {}", printable(&report.directory));
         }
@@ -55,42 +60,58 @@ fn verdict(text: &mut String, report: &Report, style: Style) {
             None => writeln!(text, "{}", style.bad("does not fit")),
         },
         None => {
-            let how = if report.timed_out {
+            let how = if report.interrupted {
+                "the program was interrupted".to_owned()
+            } else if report.timed_out {
                 "the program was ended at its time limit".to_owned()
             } else {
                 format!("the program ended with status {}", report.exit_status)
             };
-            writeln!(
-                text,
-                "{}: {how}; until then it had taken {peak} of {total}",
-                style.warn("not known")
-            )
+            let unknown = style.warn("not known");
+            if report.processes == 0 && report.interrupted {
+                writeln!(text, "{unknown}: {how} before anything was measured")
+            } else {
+                writeln!(text, "{unknown}: {how}; until then it had taken {peak} of {total}")
+            }
         }
     };
 }
 
 fn figures(text: &mut String, report: &Report, context: &Context) {
-    let mut table = Table::new([
+    let draws = report.draws.as_ref();
+    let mut columns = vec![
         Column::left("peak"),
         Column::right(""),
         Column::right("bytes"),
         Column::left("by other addresses"),
-    ]);
-    let mut row = |name: &str, bytes: u64, range: Option<(u64, u64)>| {
-        let range = range
-            .filter(|(low, high)| low != high)
-            .map_or(String::new(), |(low, high)| format!("{} to {}", grouped(low), grouped(high)));
-        table.row([
-            format!("  {name}").into(),
-            Human(bytes).to_string().into(),
-            grouped(bytes).into(),
-            range.into(),
-        ]);
-    };
-    row("allocated", report.peak_allocated_bytes, report.peak_allocated_bytes_range);
-    row("reserved", report.peak_reserved_bytes, report.peak_reserved_bytes_range);
-    row("on the device", report.peak_device_bytes, None);
-    row("context in that", report.context_bytes, None);
+    ];
+    columns.extend(draws.map(|_| Column::left("by other values")));
+    let mut table = Table::new(columns);
+    let mut row =
+        |name: &str, bytes: u64, addresses: Option<(u64, u64)>, drawn: Option<(u64, u64)>| {
+            let range = |range: Option<(u64, u64)>| {
+                range.filter(|(low, high)| low != high).map_or(String::new(), |(low, high)| {
+                    format!("{} to {}", grouped(low), grouped(high))
+                })
+            };
+            let mut cells: Vec<Cell> = vec![
+                format!("  {name}").into(),
+                Human(bytes).to_string().into(),
+                grouped(bytes).into(),
+                range(addresses).into(),
+            ];
+            cells.extend(draws.map(|_| range(drawn).into()));
+            table.row(cells);
+        };
+    let of = |of: fn(&Draws) -> (u64, u64)| draws.map(of);
+    let (allocated, reserved) = (report.peak_allocated_bytes, report.peak_reserved_bytes);
+    let drawn = of(|draws| draws.peak_allocated_bytes_range);
+    row("allocated", allocated, report.peak_allocated_bytes_range, drawn);
+    let drawn = of(|draws| draws.peak_reserved_bytes_range);
+    row("reserved", reserved, report.peak_reserved_bytes_range, drawn);
+    let drawn = of(|draws| draws.peak_device_bytes_range);
+    row("on the device", report.peak_device_bytes, None, drawn);
+    row("context in that", report.context_bytes, None, None);
     text.push('\n');
     text.push_str(&table.render(context.style(), context.width()));
 }

@@ -1,0 +1,166 @@
+"""`vramwise rehearse` and `probe` with the real PyTorch on the emulated device: what its reports say of real programs."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import emulated
+
+MOE = """
+import torch
+
+class Experts(torch.nn.Module):
+    def __init__(self, width=64, experts=4):
+        super().__init__()
+        self.gate = torch.nn.Linear(width, experts)
+        self.experts = torch.nn.ModuleList(torch.nn.Linear(width, width) for _ in range(experts))
+
+    def forward(self, x):
+        weight, chosen = self.gate(x).softmax(-1).topk(1, -1)
+        out = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            token, slot = (chosen == number).nonzero(as_tuple=True)
+            out = out.index_add(0, token, expert(x[token]).repeat(1, 8).view(-1, 8, 64).sum(1) * weight[token, slot, None])
+        return x + out
+
+model = Experts().cuda()
+for _ in range(2):
+    model(torch.randn(40000, 64, device="cuda")).square().mean().backward()
+"""
+
+PROCESSES = """
+import sys, time
+import torch, torch.multiprocessing as mp
+
+def child(number):
+    time.sleep(0 if "slow" not in sys.argv else 0.4 * (2 - number))
+    x = torch.arange(10 + number, device="cuda")
+    print("child", number, (x % 2 == number % 2).nonzero().shape[0], int(x.sum().item()), flush=True)
+
+if __name__ == "__main__":
+    print("parent", int(torch.arange(100, device="cuda").sum().item()), flush=True)
+    children = [mp.get_context("spawn").Process(target=child, args=(n,)) for n in range(2)]
+    for one in children:
+        one.start()
+    for one in children:
+        one.join()
+"""
+
+LIMITED = """
+import torch
+
+torch.cuda.set_per_process_memory_fraction((256 << 20) / torch.cuda.get_device_properties(0).total_memory)
+held = []
+while True:
+    held.append(torch.empty(30 << 20, dtype=torch.uint8, device="cuda"))
+"""
+
+HOLDER = """
+import torch
+
+def big():
+    return torch.empty(100 << 20, dtype=torch.uint8, device="cuda")
+
+kept = big()
+"""
+
+SHARED = """
+import torch, torch.multiprocessing as mp
+
+def child(queue, done):
+    tensor = queue.get()
+    print("child has", tensor.numel(), tensor.device, torch.cuda.memory_reserved(), flush=True)
+    del tensor
+    done.put(1)
+
+if __name__ == "__main__":
+    context = mp.get_context("spawn")
+    queue, done = context.Queue(), context.Queue()
+    process = context.Process(target=child, args=(queue, done))
+    process.start()
+    tensor = torch.ones(30 << 20, device="cuda")
+    queue.put(tensor)
+    done.get()
+    process.join()
+    assert process.exitcode == 0
+"""
+
+
+@unittest.skipIf(emulated.why_not(), emulated.why_not() or "")
+class RehearsedPrograms(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.room = Path(folder.name)
+
+    def rehearse(self, *options, program, arguments=(), status=0):
+        """The report and what the program printed."""
+        (self.room / "program.py").write_text(program)
+        around = {**os.environ, "TMPDIR": str(self.room), "VRAMWISE_LIB_DIR": str(emulated.LIBRARIES)}
+        around.pop("PYTORCH_CUDA_ALLOC_CONF", None)
+        command = [emulated.PROGRAM, "rehearse", "--emulate-anyway", "--json", *options, "--"]
+        done = subprocess.run([*command, sys.executable, "program.py", *arguments], cwd=self.room, env=around,
+                              timeout=300, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, status, done.stderr)
+        return json.loads(done.stdout), done.stderr
+
+    def test_hints_say_how_tokens_are_routed_and_draws_give_a_range(self):
+        report, _ = self.rehearse(program=MOE)
+        drawn = [(run["topk"], run["peak_allocated_bytes"]) for run in report["draws"]["runs"]]
+        self.assertEqual([topk for topk, _ in drawn], ["uniform", "worst", "balanced", "skewed", "skewed"])
+        self.assertNotEqual(drawn[3], drawn[4], "each draw is another one")
+        runs = dict(drawn)
+        low, high = report["draws"]["peak_allocated_bytes_range"]
+        self.assertLess(low, high)
+        self.assertTrue(all(low <= peak <= high for peak in runs.values()), runs)
+        # All tokens at one expert are more at a time than a quarter at each of four.
+        self.assertGreater(runs["worst"], runs["balanced"])
+        self.assertFalse(report["exact"])
+        hinted, _ = self.rehearse("--draws", "1", "--assume", "topk=worst", program=MOE)
+        self.assertEqual(hinted["peak_allocated_bytes"], runs["worst"])
+
+    def test_each_process_gets_its_own_values_whichever_is_first(self):
+        for arguments in ((), ("slow",)):
+            _, said = self.rehearse(program=PROCESSES, arguments=arguments)
+            lines = sorted(line for line in said.splitlines() if line.startswith(("child", "parent")))
+            self.assertEqual(lines, ["child 0 5 45", "child 1 5 55", "parent 4950"])
+
+    def test_a_limit_of_the_program_s_own_is_replayed(self):
+        report, _ = self.rehearse("--values", "off", program=LIMITED, status=1)
+        self.assertFalse(report["fits"])
+        self.assertLessEqual(report["peak_reserved_bytes"], 256 << 20)
+        self.assertIsNotNone(report["peak_reserved_bytes_range"])
+        self.assertNotIn("could not be replayed", " ".join(report["uncertain"]))
+
+    def test_the_line_that_holds_an_expandable_segment_is_named(self):
+        for conf in ("", "expandable_segments:True"):
+            report, _ = self.rehearse("--values", "off", "--conf", conf, program=HOLDER)
+            self.assertIn("program.py:5 big", report["holders"][0]["place"], conf)
+
+    def test_tensors_are_handed_to_another_process(self):
+        for conf in ("", "expandable_segments:True"):
+            _, said = self.rehearse("--values", "off", "--conf", conf, program=SHARED)
+            self.assertIn(f"child has {30 << 20} cuda:0 0", said, conf)
+
+    def test_a_probe_of_the_emulated_card_gives_its_profile_back(self):
+        around = {**os.environ, "TMPDIR": str(self.room), "VRAMWISE_LIB_DIR": str(emulated.LIBRARIES)}
+        probe = [emulated.PROGRAM, "probe", "--python", sys.executable, "--no-workspaces", "--into", str(self.room / "cards"),
+                 "-o", str(self.room / "probe.json"), "--json"]
+        command = [emulated.PROGRAM, "rehearse", "--emulate-anyway", "--values", "off", "--gpu", "h200"]
+        done = subprocess.run([*command, "--python", sys.executable, "--", *probe], cwd=self.room, env=around, timeout=300,
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        report = json.loads((self.room / "probe.json").read_text())
+        self.assertTrue(report["emulated"])
+        self.assertEqual(report["differences"], [])
+        profile = json.loads((self.room / "cards" / "h200.json").read_text())
+        self.assertFalse(profile["measured"])
+        self.assertEqual(profile["context_bytes"], 552_402_944)
+
+
+if __name__ == "__main__":
+    unittest.main()
