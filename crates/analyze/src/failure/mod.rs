@@ -69,6 +69,8 @@ pub struct Device {
     pub proof: Proof,
     /// Settings in force, as people write them; empty for PyTorch's defaults.
     pub conf: String,
+    /// Bytes that were given as what the process may hold, if any were.
+    pub capacity: Option<u64>,
     /// Most bytes held at once in the recording, where the replay is exact.
     pub peak_reserved: Option<u64>,
     /// Requests that failed in the recording.

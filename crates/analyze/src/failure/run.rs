@@ -36,6 +36,7 @@ fn one(snapshot: &Snapshot, number: u32, device: &DeviceTrace, options: &Options
         events: device.events.len(),
         proof: Proof::Exact(recording.entries),
         conf: config.to_conf_string(options.version),
+        capacity: options.capacity,
         peak_reserved: None,
         recorded_failures: recorded.len(),
         failure: None,

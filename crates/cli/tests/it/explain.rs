@@ -104,6 +104,13 @@ fn a_snapshot_that_does_not_run_out_says_so() {
     let json = json(&[moe]);
     assert_eq!((json["kind"].as_str(), json["cause"].as_str()), (Some("none"), Some("none_found")));
     assert_eq!(json["snapshots"][0]["fails"], false);
+    let mut command = vramwise(&["explain", moe, "--capacity", "100GiB"]);
+    let output = command.current_dir(repository()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        text.contains("No request runs out of memory under 100.00 GiB; at most 9.02 GiB"),
+        "{text}"
+    );
 }
 
 #[test]

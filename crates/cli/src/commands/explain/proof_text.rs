@@ -38,11 +38,11 @@ impl Page {
                 let peak = device.peak_reserved.map_or_else(String::new, |bytes| {
                     format!("; at most {} was reserved", Human(bytes))
                 });
-                let _ = writeln!(
-                    text,
-                    "\nNo request runs out of memory{peak}. --capacity SIZE asks what would happen \
-                     on less."
-                );
+                let (under, ask) = match device.capacity {
+                    Some(bytes) => (format!(" under {}", Human(bytes)), ""),
+                    None => (String::new(), " --capacity SIZE asks what would happen on less."),
+                };
+                let _ = writeln!(text, "\nNo request runs out of memory{under}{peak}.{ask}");
             }
         }
         if !device.assumptions.is_empty() {
