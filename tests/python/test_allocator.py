@@ -113,7 +113,10 @@ with torch.cuda.graph(graph):
 torch.cuda.memory._record_memory_history()
 last = torch.empty(1000, device="cuda")
 last.record_stream(torch.cuda.Stream())
-threading.Thread(target=lambda: (torch.empty(10, device="cuda"), time.sleep(60)), daemon=True).start()
+# Asleep by then: a thread that Python ends in the midst of an allocation aborts the process, under PyTorch's own as well.
+allocated = threading.Event()
+threading.Thread(target=lambda: (torch.empty(10, device="cuda"), allocated.set(), time.sleep(60)), daemon=True).start()
+allocated.wait()
 print("end")
 """)
         self.assertEqual((done.stdout, done.stderr), ("end\n", ""))

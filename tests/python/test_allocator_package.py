@@ -12,7 +12,7 @@ from unittest import mock
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
 
-from vramwise import errors  # noqa: E402 - the path comes first
+from vramwise import allocator, errors  # noqa: E402 - the path comes first
 from vramwise.allocator import _compiler, _install, _report, _shim, autoload  # noqa: E402
 
 

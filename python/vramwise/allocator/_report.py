@@ -35,10 +35,8 @@ def lines(number: int, stats: dict[str, int], calls: list[DriverCalls]) -> list[
     requested = stats.get("requested_bytes.all.peak", 0)
     if requested == 0:
         return []
-    told = [
-        f"vramwise: cuda:{number}: peak held {_size(held)} ({held} bytes), "
-        f"peak requested {_size(requested)} ({requested} bytes), ratio {held / requested:.3f}"
-    ]
+    peaks = f"peak held {_size(held)} ({held} bytes), peak requested {_size(requested)} ({requested} bytes)"
+    told = [f"vramwise: cuda:{number}: {peaks}, ratio {held / requested:.3f}"]
     if calls:
         each = (f"{call.count} {call.name} {call.total_ns / 1e6:.1f} ms" for call in calls)
         longest = max(call.longest_ns for call in calls) / 1e6
