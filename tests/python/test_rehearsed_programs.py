@@ -1,5 +1,6 @@
 """`vramwise rehearse` and `probe` with the real PyTorch on the emulated device: what its reports say of real programs."""
 
+import gzip
 import json
 import os
 import subprocess
@@ -146,20 +147,45 @@ class RehearsedPrograms(unittest.TestCase):
             _, said = self.rehearse("--values", "off", "--conf", conf, program=SHARED)
             self.assertIn(f"child has {30 << 20} cuda:0 0", said, conf)
 
-    def test_a_probe_of_the_emulated_card_gives_its_profile_back(self):
+    def probe(self, *options):
+        """The report of a probe of the emulated H200."""
         around = {**os.environ, "TMPDIR": str(self.room), "VRAMWISE_LIB_DIR": str(emulated.LIBRARIES)}
-        probe = [emulated.PROGRAM, "probe", "--python", sys.executable, "--no-workspaces", "--into", str(self.room / "cards"),
-                 "-o", str(self.room / "probe.json"), "--json"]
+        probe = [emulated.PROGRAM, "probe", "--python", sys.executable, "--into", str(self.room / "cards"), "--quick",
+                 "-o", str(self.room / "probe.json"), "--json", *options]
         command = [emulated.PROGRAM, "rehearse", "--emulate-anyway", "--values", "off", "--gpu", "h200"]
         done = subprocess.run([*command, "--python", sys.executable, "--", *probe], cwd=self.room, env=around, timeout=300,
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
-        report = json.loads((self.room / "probe.json").read_text())
+        return json.loads((self.room / "probe.json").read_text())
+
+    def test_a_probe_of_the_emulated_card_gives_its_profile_back(self):
+        report = self.probe("--no-workspaces")
         self.assertTrue(report["emulated"])
         self.assertEqual(report["differences"], [])
         profile = json.loads((self.room / "cards" / "h200.json").read_text())
         self.assertFalse(profile["measured"])
         self.assertEqual(profile["context_bytes"], 552_402_944)
+        self.assertIsNone(report["workspaces"])
+
+    @unittest.skipUnless(emulated.LIBRARIES and (emulated.LIBRARIES / "libvramwise_probe.so").is_file(),
+                         "the library that watches cuDNN is not beside the emulated device")
+    def test_a_probe_of_the_emulated_card_gives_its_workspaces_back(self):
+        first = [[32, 3, 224, 224], [150528, 50176, 224, 1], [64, 3, 7, 7], [2, 2], [3, 3], [1, 1], False, [0, 0], 1,
+                 [False, True, False], "fp32", "as"]
+        jobs = [first, ["bn", [32, 64, 56, 56], "fp32"], ["ctc", 50, 4, 29, 20],
+                ["rnn", "lstm", "fp32", 64, 128, 1, False, 50, 16, 0.0, False]]
+        with gzip.open(self.room / "jobs.gz", "wt") as file:
+            file.writelines(json.dumps(job) + "\n" for job in jobs)
+        report = self.probe("--jobs", str(self.room / "jobs.gz"), "--workers", "1", "--seconds", "60s")
+        table = report["table"]
+        self.assertEqual((table["jobs_listed"], table["jobs_begun"], table["jobs_failed"]), (4, 4, 0), table)
+        if table["built_in_entries"] is not None:  # this PyTorch has the cuDNN that was measured
+            self.assertGreaterEqual(table["built_in_entries"], 5)
+            self.assertEqual(table["built_in_entries"], table["built_in_entries_same"])
+        program = ("import torch; c = torch.nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False).cuda();"
+                   "c(torch.randn(32, 3, 224, 224, device='cuda')).sum().backward()")
+        rehearsed, _ = self.rehearse("--values", "off", "--gpu", report["profile"], program=program)
+        self.assertEqual(rehearsed["convolutions"]["unmeasured"], 0, "the table beside the profile is used")
 
 
 if __name__ == "__main__":
