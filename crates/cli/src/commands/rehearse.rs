@@ -91,16 +91,22 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     let mut run = Run::new(&rehearsal, context)?;
     run.draws = draws::more(args.draws, &rehearsal, &run, context)?;
     run.uncertain.extend(run.draws.as_ref().map(draws::Draws::doubt));
-    let mut report = json::Report::new(&rehearsal, &run, context.global.top);
+    let report = finished(&rehearsal, &run, context)?;
+    context.answer(&report, || text::render(&report, context))?;
+    Ok(run.status())
+}
+
+/// The report, which is kept beside the snapshot; who interrupts does not come back for what is among the temporary
+/// files.
+fn finished(rehearsal: &Rehearsal, run: &Run, context: &Context) -> Result<json::Report, Failure> {
+    let mut report = json::Report::new(rehearsal, run, context.global.top);
     if run.outcome.ended.interrupted() && rehearsal.directory.is_none() {
-        // Who interrupts does not come back for what is kept among the temporary files.
         run.outcome.discard();
         report.snapshot = None;
     } else {
         keep(&run.outcome, &report)?;
     }
-    context.answer(&report, || text::render(&report, context))?;
-    Ok(run.status())
+    Ok(report)
 }
 
 /// What the arguments ask for.

@@ -282,6 +282,12 @@ time.sleep(60)
     let report = json(&output);
     assert_eq!(report["peak_allocated_bytes"], 5 * MIB);
     assert_eq!((&report["interrupted"], &report["snapshot"]), (&true.into(), &Value::Null));
+    let options = ["--json", "--values", "off", "--compare", "fused"];
+    let output = rehearse(&room, &options, &["train.py"]);
+    assert_eq!(output.status.code(), Some(128 + 15), "{}", said(&output));
+    assert_eq!(json(&output)["runs"].as_array().map(Vec::len), Some(1), "nothing more is begun");
+    let names = room.names();
+    assert!(!names.iter().any(|name| name.starts_with("vramwise-rehearsal")), "{names:?}");
 }
 
 /// Runs a command at a terminal of its own and types Ctrl-C there when the program has written a file `ready`; prints

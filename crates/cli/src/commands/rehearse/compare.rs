@@ -8,7 +8,7 @@ use vramwise_rehearse::{Rehearsal, Streams, Verdict};
 use vramwise_types::Human;
 
 use super::json::Report;
-use super::{Run, keep};
+use super::{Run, finished};
 use crate::Status;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -85,15 +85,15 @@ pub(super) fn run(
         let rehearsal = with(strategy, rehearsal);
         let run = Run::new(&rehearsal, context)?;
         progress.set(done + 1);
-        let report = Report::new(&rehearsal, &run, context.global.top);
-        keep(&run.outcome, &report)?;
+        let interrupted = run.outcome.ended.interrupted();
+        let report = finished(&rehearsal, &run, context)?;
         let failed = strategy.is_none() && run.outcome.verdict == Verdict::Unknown;
-        if strategy.is_none() {
+        if strategy.is_none() || interrupted {
             status = run.status();
         }
         runs.push(one(strategy, report, runs.first().map(|first| &first.report)));
         // What fails as it is says nothing about ways to save memory.
-        if failed || run.outcome.ended.interrupted() {
+        if failed || interrupted {
             break;
         }
     }
