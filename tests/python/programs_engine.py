@@ -109,6 +109,7 @@ def main():
     block = Block()
     assert engine.alloc(0, 0, 1, DEFAULT, ctypes.byref(block)) == NOT_READY
     assert engine.free(0x1234, None) == UNKNOWN_ADDRESS
+    assert engine.set_settings(-2, b"slack:3%") == OK and engine.set_settings(-2, b"slack:7") == INVALID
     assert engine.set_settings(-1, b"slack:7") == INVALID and b"slack" in engine.last_message()
     assert engine.init(2) == OK, engine.last_message()
     assert engine.alloc(5, 0, 1, DEFAULT, ctypes.byref(block)) == NOT_READY

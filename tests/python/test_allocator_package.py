@@ -84,6 +84,59 @@ class Package(unittest.TestCase):
             ["vramwise: cuda:1: calls to the driver: 2 cuMemCreate 3.0 ms, 1 cuMemMap 0.0 ms; the longest 2.50 ms"],
         )
 
+    def test_settings_for_several_devices_are_taken_all_or_none(self):
+        class Engine:
+            def __init__(self):
+                self.taken = []
+
+            def check_settings(self, text):
+                if text == "bogus":
+                    raise errors.SettingsError("bogus", settings=text)
+
+            def set_settings(self, device, text):
+                self.taken.append((device, text))
+                return ""
+
+        engine = Engine()
+        with self.assertRaises(errors.SettingsError):
+            _install._apply(engine, {"cuda:0": "limit:1MiB", "cuda:1": "bogus"})
+        self.assertEqual(engine.taken, [])
+        for device in ("cuda:128", "cuda:x", 2**32, "cuda:-1", "cpu"):
+            with self.assertRaises(ValueError):
+                _install._apply(engine, {device: "slack:1%"})
+        for settings in (5, b"slack:1%", ["slack:1%"]):
+            with self.assertRaises(TypeError):
+                _install._apply(engine, settings)
+        with mock.patch.object(_install, "_devices", set()):
+            _install._apply(engine, {"cuda:1": "slack:1%", "cuda": "slack:2%"})
+        self.assertEqual(engine.taken, [(1, "slack:1%"), (-1, "slack:2%")])
+
+    def test_of_pytorchs_variables_the_first_that_is_set_counts(self):
+        engine = mock.Mock(**{"set_settings.return_value": ""})
+        for variables, text in (
+            ({"PYTORCH_CUDA_ALLOC_CONF": "slack:1%", "PYTORCH_ALLOC_CONF": "slack:2%"}, "slack:1%"),
+            ({"PYTORCH_CUDA_ALLOC_CONF": "", "PYTORCH_ALLOC_CONF": "slack:2%"}, ""),
+            ({"PYTORCH_ALLOC_CONF": "slack:2%"}, "slack:2%"),
+        ):
+            with mock.patch.dict(os.environ, variables, clear=True):
+                _install._from_environment(engine)
+            self.assertEqual(engine.set_settings.call_args.args, (-1, text))
+
+    def test_a_cache_without_room_and_a_missing_compiler_are_told(self):
+        with mock.patch.dict(os.environ, {"CXX": "no-such-compiler"}):
+            with self.assertRaisesRegex(errors.NotAvailableError, "no-such-compiler"):
+                _compiler._compiler(torch())
+        with tempfile.TemporaryDirectory() as folder:
+            full = OSError(28, "No space left on device")
+            plan = _compiler.Plan(("true",), "key")
+            with (
+                mock.patch.dict(os.environ, {"VRAMWISE_CACHE_DIR": folder}),
+                mock.patch.object(_shim._compiler, "plan", return_value=plan),
+                mock.patch("builtins.open", side_effect=full),
+                self.assertRaisesRegex(errors.NotAvailableError, "No space left"),
+            ):
+                _shim._cached(torch())
+
     def test_a_failed_compilation_tells_the_first_complaint(self):
         with tempfile.TemporaryDirectory() as folder:
             compiler = Path(folder) / "g++"

@@ -153,8 +153,14 @@ fn apply_fraction(params: &mut Params, fraction: Option<f64>, total: u64) {
     }
 }
 
+/// Instead of a device: the text is only checked.
+const CHECK_ONLY: i32 = -2;
+
 /// Changes settings of a device, or of all (-1), now or when its heap is made. What has no meaning here, for the user.
 pub(crate) fn set_settings(device: i32, text: &str) -> Result<String, String> {
+    if device == CHECK_ONLY {
+        return Ok(remark(&settings::parse(text, Params::default())?));
+    }
     let mut wanted = lock(&WANTED);
     let index = match usize::try_from(device) {
         Ok(index) if index < DEVICES => index,
@@ -179,10 +185,15 @@ pub(crate) fn set_settings(device: i32, text: &str) -> Result<String, String> {
     }
     let fraction = change.fraction.or_else(|| wanted[index].as_ref().and_then(|w| w.fraction));
     wanted[index] = Some(Wanted { params: change.params, fraction });
+    Ok(remark(&change))
+}
+
+/// Names the options that have no meaning here; empty if there are none.
+fn remark(change: &settings::Change) -> String {
     if change.ignored.is_empty() {
-        return Ok(String::new());
+        return String::new();
     }
-    Ok(format!("without meaning for this allocator: {}", change.ignored.join("; ")))
+    format!("without meaning for this allocator: {}", change.ignored.join("; "))
 }
 
 /// The settings in force, or those that a heap will be made with.

@@ -91,7 +91,10 @@ fn read_option(part: &str, at: usize, change: &mut Change) -> Result<(), String>
     let size = || parse_size(value).map_err(|_| bad("a size such as 64MiB"));
     match key {
         "limit" if value == "none" => change.params.limit = None,
-        "limit" => change.params.limit = Some(size()?),
+        "limit" => {
+            let limit = Some(size()?).filter(|bytes| *bytes > 0);
+            change.params.limit = Some(limit.ok_or_else(|| bad("a size above 0, or none"))?);
+        }
         "per_process_memory_fraction" => {
             change.fraction = Some(fraction(value).ok_or_else(|| bad("a number from 0 to 1"))?);
         }
@@ -171,6 +174,7 @@ mod tests {
             ("slack:2", "slack at position 0"),
             ("slack:1%,limits:3GiB", "`limits` at position 9"),
             ("limit:much", "a size"),
+            ("limit:0", "above 0"),
             ("handle_cap:3MiB", "a power of two"),
             ("slack", "not key:value"),
             ("handle_share:0", "above 0"),

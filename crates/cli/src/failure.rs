@@ -159,6 +159,18 @@ impl Failure {
         self
     }
 
+    /// All of it in one line, for a warning of a command that goes on.
+    pub(crate) fn in_one_line(&self) -> String {
+        let mut text = self.what.clone();
+        if let Some(place) = &self.place {
+            let _ = write!(text, " ({place})");
+        }
+        if let Some(hint) = &self.hint {
+            let _ = write!(text, "; {hint}");
+        }
+        text
+    }
+
     /// The message as it is printed, with its last newline.
     pub(crate) fn render(&self, style: Style) -> String {
         let mut text = format!("{} {}\n", style.bad("error:"), printable(&self.what));

@@ -86,11 +86,13 @@ def plan(torch: ModuleType, source: Path, minor: int) -> Plan:
 
 
 def _compiler(torch: ModuleType) -> str:
-    names = [os.environ.get("CXX", ""), "g++", "c++", "clang++"]
-    for name in names:
-        found = shutil.which(name) if name else None
+    wanted = os.environ.get("CXX", "")
+    for name in [wanted] if wanted else ["g++", "c++", "clang++"]:
+        found = shutil.which(name)
         if found:
             return found
+    if wanted:
+        raise NotAvailableError(f"the compiler that CXX names is not there: {wanted}", missing="compiler")
     raise NotAvailableError(
         f"there is no ready-made shim for PyTorch {torch.__version__}, and no C++ compiler to make one (install g++, "
         "or name a compiler in CXX)",

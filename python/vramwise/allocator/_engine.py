@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from ..errors import NotAvailableError, SettingsError
 LIBRARY = "libvramwise_allocator.so"
 VERSION = 2
 ALL_DEVICES = -1
+_CHECK_ONLY = -2
 _OK = 0
 
 
@@ -85,11 +87,21 @@ class Engine:
         Raises:
             SettingsError: with the engine's own words; nothing was changed.
         """
+        if not isinstance(text, str):
+            raise TypeError(f"allocator settings are text such as 'slack:2%', not {text!r}")
+        if "\0" in text:
+            raise SettingsError(f"allocator settings {text!r}: a NUL character", settings=text, position=text.index("\0"))
         status = self._functions.set_settings(device, text.encode())
         said = self._said()
         if status != _OK:
-            raise SettingsError(f"allocator settings {text!r}: {said or 'refused'}", settings=text)
+            found = re.search(r"at position (\d+)", said)
+            position = int(found[1]) if found else None
+            raise SettingsError(f"allocator settings {text!r}: {said or 'refused'}", settings=text, position=position)
         return said
+
+    def check_settings(self, text: str) -> None:
+        """Raises what :meth:`set_settings` would for this text, and changes nothing."""
+        self.set_settings(_CHECK_ONLY, text)
 
     def settings(self, device: int) -> str:
         """The settings in force, as text."""

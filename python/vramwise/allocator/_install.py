@@ -16,6 +16,8 @@ from ..errors import NotAvailableError, VramwiseError
 from . import _report, _shim
 from ._engine import ALL_DEVICES, DriverCalls, Engine
 
+_MOST_DEVICES = 128  # that PyTorch can number
+
 Settings = str | Mapping[int | str, str]
 
 
@@ -148,9 +150,10 @@ def _torch_version() -> str:
 
 def _from_environment(engine: Engine) -> None:
     """PyTorch's own variable: what means nothing to this allocator is named and stops nobody."""
-    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
-        text = os.environ.get(name, "").strip()
-        if not text:
+    # As in PyTorch, the first that is set counts, even if it is empty.
+    for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+        text = os.environ.get(name)
+        if text is None:
             continue
         try:
             remark = engine.set_settings(ALL_DEVICES, text)
@@ -162,9 +165,14 @@ def _from_environment(engine: Engine) -> None:
 
 
 def _apply(engine: Engine, settings: Settings) -> None:
+    if not isinstance(settings, (str, Mapping)):
+        raise TypeError(f"settings are text, or texts by device, not {settings!r}")
     given = {ALL_DEVICES: settings} if isinstance(settings, str) else settings
-    for device, text in given.items():
-        number = _device_number(device)
+    numbered = [(_device_number(device), text) for device, text in given.items()]
+    # All of them or none.
+    for _, text in numbered:
+        engine.check_settings(text)
+    for number, text in numbered:
         remark = engine.set_settings(number, text)
         if number != ALL_DEVICES:
             _devices.add(number)
@@ -178,8 +186,12 @@ def _device_number(device: int | str) -> int:
     if text in ("cuda", str(ALL_DEVICES)):
         return ALL_DEVICES
     number = text.removeprefix("cuda:")
-    if not number.isdecimal():
+    if not number.isdecimal() or not number.isascii():
         raise ValueError(f"{device!r} is no CUDA device: write one like 'cuda:0', or 'cuda' for all")
+    torch = sys.modules.get("torch")
+    count = torch.cuda.device_count() if torch is not None else _MOST_DEVICES
+    if int(number) >= count:
+        raise ValueError(f"there is no device {device!r}: this machine has {count} for CUDA")
     return int(number)
 
 

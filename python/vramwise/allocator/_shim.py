@@ -48,7 +48,9 @@ class Shim:
             self._library = ctypes.CDLL(str(path))
             built_for = self._library.vramwise_shim_built_for
         except (OSError, AttributeError) as error:
-            raise NotAvailableError(f"its shim cannot be loaded: {error}", missing="shim") from error
+            raise NotAvailableError(
+                f"its shim cannot be loaded; if {path} is damaged, remove it: {error}", missing="shim"
+            ) from error
         built_for.restype = ctypes.c_char_p
         made_for = built_for().decode()
         if made_for.split(" ")[-1] != torch.version.git_version:
@@ -87,9 +89,12 @@ def _cached(torch: ModuleType) -> Path:
     directory = _cache_directory()
     path = directory / f"shim-{plan.key}.so"
     if not path.is_file():
-        with _locked(directory / f"shim-{plan.key}.lock"):
-            if not path.is_file():
-                _compile_to(plan, path)
+        try:
+            with _locked(directory / f"shim-{plan.key}.lock"):
+                if not path.is_file():
+                    _compile_to(plan, path)
+        except OSError as error:
+            raise _unusable(directory, error) from error
     return path
 
 
@@ -114,10 +119,7 @@ def _cache_directory() -> Path:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         facts = directory.stat()
     except OSError as error:
-        raise NotAvailableError(
-            f"the cache directory {directory} cannot be used ({error.strerror}): VRAMWISE_CACHE_DIR names another",
-            missing="cache directory",
-        ) from error
+        raise _unusable(directory, error) from error
     if facts.st_uid != os.geteuid() or facts.st_mode & 0o022 or not os.access(directory, os.W_OK):
         raise NotAvailableError(
             f"the cache directory {directory} must be writable by you and by nobody else: VRAMWISE_CACHE_DIR names "
@@ -125,6 +127,13 @@ def _cache_directory() -> Path:
             missing="cache directory",
         )
     return directory
+
+
+def _unusable(directory: Path, error: OSError) -> NotAvailableError:
+    return NotAvailableError(
+        f"the cache directory {directory} cannot be used ({error.strerror}): VRAMWISE_CACHE_DIR names another",
+        missing="cache directory",
+    )
 
 
 @contextmanager

@@ -55,6 +55,7 @@ pub(crate) static TABLE: Engine = Engine {
 /// Runs a call on a device's heap, which is made if it must.
 fn with(device: i32, call: impl FnOnce(&mut Heap<CudaDevice>) -> c_int) -> c_int {
     if engine::forked() {
+        message::set("CUDA cannot be used in a forked child process");
         return table::NOT_READY;
     }
     match engine::heap(device) {

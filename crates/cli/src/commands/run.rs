@@ -3,6 +3,7 @@
 mod bootstrap;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::Status;
@@ -24,6 +25,9 @@ vramwise.install_allocator().
 
 Exit status: that of the program; 2 it could not be started.";
 
+/// What the package looks for at the end of `import torch`.
+const VARIABLE: &str = "VRAMWISE_ALLOCATOR";
+
 /// Run a program with vramwise's GPU allocator
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -44,24 +48,50 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     let Some((program, rest)) = args.command.split_first() else {
         return Err(Failure::new("there is no program to run"));
     };
-    let bootstrap = bootstrap::prepare()?;
-    context.note(&format!("bootstrap: {}", bootstrap.display()));
-    let mut python_path = bootstrap.into_os_string();
-    if let Some(before) = std::env::var_os("PYTHONPATH").filter(|before| !before.is_empty()) {
-        python_path.push(":");
-        python_path.push(before);
-    }
-    let settings = args.settings.as_deref().map_or("", str::trim);
+    let settings = settings(args)?;
     let mut command = Command::new(program);
-    command
-        .args(rest)
-        .env("PYTHONPATH", python_path)
-        .env("VRAMWISE_ALLOCATOR", if settings.is_empty() { "1" } else { settings });
-    if args.report {
-        command.env("VRAMWISE_ALLOCATOR_REPORT", "1");
+    command.args(rest);
+    match bootstrap::prepare() {
+        Ok(bootstrap) => {
+            context.note(&format!("bootstrap: {}", bootstrap.display()));
+            command.env("PYTHONPATH", python_path(bootstrap)).env(VARIABLE, settings);
+            if args.report {
+                command.env("VRAMWISE_ALLOCATOR_REPORT", "1");
+            }
+        }
+        Err(failure) => {
+            let why = failure.in_one_line();
+            context.warn(&format!("PyTorch's own allocator is used: {why}"));
+        }
     }
     let error = become_it(command);
     Err(Failure::new(format!("cannot run {}: {error}", program.display())))
+}
+
+/// What the variable says: the settings given here, those that it has, or just "yes".
+fn settings(args: &Args) -> Result<String, Failure> {
+    let switch = |text: &str| {
+        ["0", "1", "false", "true", "off", "on", "no", "yes", ""]
+            .contains(&text.to_lowercase().as_str())
+    };
+    if let Some(given) = args.settings.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
+        if switch(given) {
+            return Err(Failure::new(format!("--settings takes settings, not `{given}`"))
+                .hint("such as slack:2%,limit:20GiB; without --settings the defaults are used"));
+        }
+        return Ok(given.to_owned());
+    }
+    let before = std::env::var(VARIABLE).ok().filter(|text| !switch(text.trim()));
+    Ok(before.unwrap_or_else(|| "1".to_owned()))
+}
+
+fn python_path(bootstrap: PathBuf) -> OsString {
+    let mut path = bootstrap.into_os_string();
+    if let Some(before) = std::env::var_os("PYTHONPATH").filter(|before| !before.is_empty()) {
+        path.push(":");
+        path.push(before);
+    }
+    path
 }
 
 /// Returns only if it fails.

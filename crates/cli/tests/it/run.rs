@@ -42,6 +42,21 @@ fn the_program_is_told_to_install_the_allocator() {
 }
 
 #[test]
+fn settings_of_the_environment_stay_where_none_are_given() {
+    let room = Room::new("run-before");
+    let show = ["--", "sh", "-c", "echo $VRAMWISE_ALLOCATOR"];
+    for (before, told) in [("slack:2%", "slack:2%\n"), ("0", "1\n"), ("on", "1\n")] {
+        let output = command(&room, &show).env("VRAMWISE_ALLOCATOR", before).output().unwrap();
+        assert_eq!(text(&output), told);
+    }
+    let given = [&["--settings", "slack:3%"], &show[..]].concat();
+    let output = command(&room, &given).env("VRAMWISE_ALLOCATOR", "slack:2%").output().unwrap();
+    assert_eq!(text(&output), "slack:3%\n");
+    let output = command(&room, &["--settings", "off", "--", "true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
 fn the_status_is_that_of_the_program() {
     let room = Room::new("run-status");
     let output = command(&room, &["--", "sh", "-c", "exit 7"]).output().unwrap();
@@ -75,9 +90,16 @@ fn a_cache_that_others_can_write_is_not_trusted() {
     let cache = room.path().join("cache");
     std::fs::create_dir(&cache).unwrap();
     std::fs::set_permissions(&cache, std::fs::Permissions::from_mode(0o777)).unwrap();
-    let output = command(&room, &["--", "true"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("VRAMWISE_CACHE_DIR"));
+    // The program runs all the same, with PyTorch's own allocator.
+    let output =
+        command(&room, &["--", "sh", "-c", "echo $VRAMWISE_ALLOCATOR,$PYTHONPATH"]).output();
+    let output = output.unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b",\n".as_slice()));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("PyTorch's own allocator") && said.contains("VRAMWISE_CACHE_DIR"),
+        "{said}"
+    );
 }
 
 /// A module named torch, another start-up file, and a program that imports the one after the other.

@@ -19,6 +19,9 @@ class Allocator final : public native::CUDAAllocator {
   // ---- The way of every tensor: one call of the engine, the current device, the current stream.
 
   DataPtr allocate(size_t bytes) override {
+    // A size that went wrong, and no lack of memory; programs tell the two apart by these words of PyTorch's.
+    constexpr size_t exbibyte = size_t{1} << 60;
+    TORCH_CHECK_WITH(OutOfMemoryError, bytes < exbibyte, "CUDA out of memory. Tried to allocate more than 1EB memory.");
     const DeviceIndex device = current_device();
     if (bytes == 0) {
       return {nullptr, nullptr, &Allocator::release, cuda_device(device)};
@@ -152,13 +155,19 @@ class Allocator final : public native::CUDAAllocator {
 
 #if VRAMWISE_SINCE(11)
   SnapshotInfo snapshot(Pool pool, bool traces) override {
-    SnapshotInfo out = own_->snapshot(own_.has(pool) ? pool : Pool{0, 0}, false);
+    SnapshotInfo out;
+    if (own_->name() == "native") {
+      out = own_->snapshot(own_.has(pool) ? pool : Pool{0, 0}, false);
+    }
 #else
   SnapshotInfo snapshot(Pool pool) override {
     constexpr bool traces = true;
-    SnapshotInfo out = own_->snapshot(own_.has(pool) ? pool : Pool{0, 0});
+    SnapshotInfo out;
+    if (own_->name() == "native") {
+      out = own_->snapshot(own_.has(pool) ? pool : Pool{0, 0});
+    }
 #endif
-    // Of PyTorch's own: the settings, and the segments of its pools.
+    // Of PyTorch's own: the settings, and the segments of its pools. cudaMallocAsync has no snapshots.
     if (!own_.in_use() || (!is_default(pool) && !own_.has(pool))) {
       out.segments.clear();
     }

@@ -107,7 +107,7 @@ typedef struct vramwise_engine {
 
   /* Tells the number of devices, once CUDA is up. A second call changes nothing. */
   int (*init)(int32_t devices);
-  /* Before init or at any time; device -1 = all. On INVALID last_message() says what and where; nothing was changed.
+  /* Before init or at any time; device -1 = all, -2 = none, the text is only checked. On INVALID last_message() says what and where; nothing was changed.
    * On OK it is empty, or names the options that mean nothing here. */
   int (*set_settings)(int32_t device, const char* text);
   /* The settings in force, as text that set_settings takes; the length without the end, which may exceed capacity. */
