@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
+import time
 import unittest
 import warnings
 from importlib.metadata import version
@@ -360,6 +362,58 @@ class WithAFakeTorch(unittest.TestCase):
             self.assertEqual(recorder.files, [])
         self.assertFalse(recorder.recording)
         self.assertEqual([file.name for file in recorder.files], ["end_rank0.pickle"])
+
+    def test_steps_of_several_threads_are_each_counted_once_and_raise_nothing(self):
+        torch = fake_torch()
+        opened, twice = [], []
+
+        class Span:
+            """Refuses what PyTorch's own refuses: an end before the beginning, or a second one."""
+
+            def __init__(self, name):
+                self.state = "made"
+
+            def __enter__(self):
+                time.sleep(0.0002)
+                self.state = "open"
+                opened.append(self)
+
+            def __exit__(self, *_):
+                if self.state != "open":
+                    twice.append(self.state)
+                    raise AssertionError("Expected record to be set")
+                self.state = "closed"
+
+        torch.autograd.profiler.record_function = Span
+        self.use(torch)
+        raised = []
+
+        def steps(recorder):
+            try:
+                for _ in range(25):
+                    recorder.step()
+            except BaseException as error:
+                raised.append(error)
+
+        with warnings.catch_warnings(record=True) as warned, vramwise.record(self.folder) as recorder:
+            threads = [threading.Thread(target=steps, args=(recorder,)) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        self.assertEqual((raised, twice, recorder.steps, recorder.failures), ([], [], 100, 0))
+        self.assertEqual(warned, [])
+        self.assertEqual({span.state for span in opened}, {"closed"})
+        self.assertEqual(len(opened), 101, "the one before the first end, and one after each")
+
+    def test_a_step_that_cannot_be_marked_is_one_warning(self):
+        torch = fake_torch()
+        torch.autograd.profiler.record_function = mock.Mock(side_effect=AssertionError("Expected record to be set"))
+        self.use(torch)
+        with vramwise.record(self.folder, at_end=False) as recorder, self.assertWarnsRegex(RuntimeWarning, "a step was not"):
+            recorder.step()
+            recorder.step()
+        self.assertEqual((recorder.steps, recorder.failures), (2, 2))
 
     def test_a_snapshot_whose_description_fails_is_there_all_the_same(self):
         self.use(fake_torch())

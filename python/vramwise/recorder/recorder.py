@@ -72,6 +72,8 @@ class Recorder:
         self._torch: Any = None
         self._pid = os.getpid()
         self._span: Any = None
+        # Re-entrant, since the handler of a signal may end a step too. Never waited for by what writes files.
+        self._stepping = threading.RLock()
         self._ooms = 0
         self._periodic: list[Path] = []
         self._above = False
@@ -153,24 +155,40 @@ class Recorder:
 
         The step gets a mark in the history, an annotation ``vramwise.step#N`` counted from 0, by which
         ``vramwise leaks`` and ``vramwise inspect`` tell steps; what the program allocates before the first call
-        is not within any. Writes a file where ``every`` or ``above`` says so.
+        is not within any. Writes a file where ``every`` or ``above`` says so. Threads may call it at the same time:
+        each call ends the one step that is under way. It raises nothing but interrupts.
         """
         if not self.recording:
+            # Also in a forked child, whose copy of the lock may be held by nobody who is there.
             return
+        with self._stepping:
+            torch = self._torch
+            if torch is None:
+                return
+            try:
+                self._end_step(torch)
+            except Exception as error:  # noqa: BLE001 - the program that is recorded must go on
+                self._could_not(f"a step was not marked ({type(error).__name__}: {error})")
+
+    def _end_step(self, torch: Any) -> None:
         number, self.steps = self.steps, self.steps + 1
         self._failed = None
         if self._span is None:
             # The first step began nobody knows when: only its end is marked.
-            self._open_span(number)
+            self._open_span(torch, number)
         self._close_span()
-        self._open_span(number + 1)
+        self._open_span(torch, number + 1)
+        if not self.recording:
+            # Another thread has stopped it meanwhile.
+            self._close_span()
+            return
         if self._sampling is not None:
-            self._stacks_in_step = self._sampling.begins(number + 1, _reserved(self._torch))
-            self._stacks(self._torch, self._stacks_in_step)
+            self._stacks_in_step = self._sampling.begins(number + 1, _reserved(torch))
+            self._stacks(torch, self._stacks_in_step)
         every = self.options.every
         if every is not None and self.steps % every == 0:
             self._write_periodic(number)
-        if self.options.above is not None and self._passed_threshold():
+        if self.options.above is not None and self._passed_threshold(torch):
             self._write("above", number)
 
     @contextlib.contextmanager
@@ -267,10 +285,10 @@ class Recorder:
                 with contextlib.suppress(OSError):
                     file.unlink()
 
-    def _passed_threshold(self) -> bool:
+    def _passed_threshold(self, torch: Any) -> bool:
         """Whether reserved memory is above the threshold now and was not at the last step."""
         before, self._above = self._above, False
-        cuda, above = self._torch.cuda, self.options.above or 0
+        cuda, above = torch.cuda, self.options.above or 0
         for index in range(cuda.device_count()):
             reserved = counter(cuda.memory_stats_as_nested_dict(index), "reserved_bytes.all.current")
             share = isinstance(above, float)
@@ -345,9 +363,11 @@ class Recorder:
         warn(self.notes[-1])
         return self
 
-    def _open_span(self, number: int) -> None:
-        self._span = self._torch.autograd.profiler.record_function(f"{STEP}#{number}")
-        self._span.__enter__()
+    def _open_span(self, torch: Any, number: int) -> None:
+        span = torch.autograd.profiler.record_function(f"{STEP}#{number}")
+        span.__enter__()
+        # Only now: whoever stops the recorder meanwhile closes what is open.
+        self._span = span
 
     def _close_span(self) -> None:
         span, self._span = self._span, None
