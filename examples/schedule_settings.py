@@ -2,6 +2,7 @@
 
 Sequences of changing length are what expandable segments are good at; the training's batches are all alike. What
 is best for a program, `vramwise tune` finds out from a recording; `SettingsSchedule.from_tune` reads its reports.
+Under vramwise's own allocator, which these settings are not for, a schedule warns and changes nothing.
 Needs a GPU, or `vramwise rehearse`.
 """
 

@@ -15,6 +15,7 @@ import emulated
 sys.path.insert(0, str(emulated.PACKAGE))
 
 import vramwise
+from vramwise.callbacks.loop import steps
 from vramwise.settings import current as settings
 from vramwise.settings import history, strings
 
@@ -204,6 +205,21 @@ class Schedules(unittest.TestCase):
         for option in ("backend:native", "per_process_memory_fraction:0.5", "pinned_use_background_threads:True"):
             with self.subTest(option), self.assertRaisesRegex(vramwise.VramwiseError, "phase 'late'.*cannot change"):
                 vramwise.SettingsSchedule({"late": option})
+
+    def test_under_vramwises_allocator_a_schedule_is_one_warning_and_the_program_goes_on(self):
+        torch = fake_torch(names=("_accelerator_setAllocatorSettings",), initialized=False)
+        torch.cuda.get_allocator_backend = lambda: "vramwise"
+        trained = []
+        with mock.patch.dict(sys.modules, {"torch": torch}), warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            schedule = vramwise.SettingsSchedule({"train": "max_split_size_mb:64", 0: "", 1: "max_split_size_mb:32"})
+            for batch in steps("abc", schedule=schedule):
+                with schedule.phase("train"):
+                    trained.append(batch)
+            schedule.enter("train")
+        self.assertEqual((trained, schedule.current, torch.calls), (["a", "b", "c"], None, []))
+        self.assertEqual(len(warned), 1, [str(one.message) for one in warned])
+        self.assertRegex(str(warned[0].message), r"the schedule changes nothing: vramwise's own allocator .*set_settings\(\)")
 
     def test_phases_and_steps_that_are_not_there(self):
         with mock.patch.object(settings, "allocator_settings", lambda: ""):

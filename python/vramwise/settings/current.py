@@ -16,6 +16,9 @@ from .._torch_access import need_torch, why_no_cuda
 from ..errors import NotAvailableError, SettingsError
 from . import strings
 
+#: What is ``missing`` where vramwise's allocator is in use.
+OTHER_ALLOCATOR = "PyTorch's own allocator"
+
 _lock = threading.Lock()
 # What was set through this module, the newest last, for releases that tell no more than the environment does.
 _set: list[str] = []
@@ -181,7 +184,7 @@ def _backend(torch: Any) -> str:
     if backend == "vramwise":
         raise NotAvailableError(
             "vramwise's own allocator is in use, which PyTorch's settings do not reach; call vramwise.set_settings()",
-            missing="PyTorch's own allocator",
+            missing=OTHER_ALLOCATOR,
         )
     return backend
 

@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .._numbers import whole_number
-from ..errors import SettingsError, UnreadableFileError
+from .._say import warn
+from ..errors import NotAvailableError, SettingsError, UnreadableFileError
 from . import strings
 
 if TYPE_CHECKING:
@@ -40,13 +41,15 @@ class SettingsSchedule:
     Numbers stand for steps, from 0: ``{0: "", 1000: "garbage_collection_threshold:0.8"}`` and ``schedule.step()`` at
     the end of each. Which options can change while a program runs is said at :func:`vramwise.set_allocator_settings`.
 
+    These are settings of PyTorch's own allocator. Where vramwise's is in use, a schedule warns once and changes nothing.
+
     Args:
         phases: settings, as in ``PYTORCH_CUDA_ALLOC_CONF``, by the name of a phase or by the first step they are for.
         release_cache: call ``torch.cuda.empty_cache()`` where settings change, so that no block cached under the old
             ones is left. That waits for the device, and memory must be taken again.
 
     Attributes:
-        current: what this schedule has set last; ``None`` = nothing yet.
+        current: what this schedule has set last; ``None`` = nothing yet, and under vramwise's allocator for good.
         reports: from :meth:`from_history`, what was found for each phase.
         changes: from :meth:`from_history`, which settings begin to hold before which event of the recording: what
             ``snapshot.replay(conf_at=...)`` takes.
@@ -74,6 +77,7 @@ class SettingsSchedule:
         self._release_cache = release_cache
         self._base: str | None = None
         self._next = 0
+        self._told = False
         self.current: str | None = None
 
     @classmethod
@@ -172,7 +176,8 @@ class SettingsSchedule:
 
         Raises:
             KeyError: as :meth:`settings_for`.
-            SettingsError, NotAvailableError: as :func:`vramwise.set_allocator_settings`.
+            SettingsError, NotAvailableError: as :func:`vramwise.set_allocator_settings`, but for vramwise's own
+                allocator, which is a warning.
         """
         self._set(self.settings_for(phase))
 
@@ -241,9 +246,17 @@ class SettingsSchedule:
         if text == self.current:
             return
         from .._torch_access import need_torch
-        from .current import set_allocator_settings
+        from .current import OTHER_ALLOCATOR, set_allocator_settings
 
-        set_allocator_settings(text)
+        try:
+            set_allocator_settings(text)
+        except NotAvailableError as error:
+            if error.missing != OTHER_ALLOCATOR:
+                raise
+            if not self._told:
+                self._told = True
+                warn(f"the schedule changes nothing: {error}")
+            return
         self.current = text
         torch = need_torch("vramwise.SettingsSchedule")
         if self._release_cache and torch.cuda.is_initialized():
