@@ -7,7 +7,7 @@ first, on all streams, and the request is tried once more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 MIB = 1 << 20
@@ -76,6 +76,21 @@ def rules_of(settings: dict[str, Any], large_segment_mb: str | None = None) -> R
     table = settings.get("roundup_power2_divisions") or {}
     divisions = tuple(int(table.get(str(1 << n), 0)) for n in range(16))
     return Rules(bool(settings.get("expandable_segments")), (large or 20) * MIB, divisions)
+
+
+def rules_of_pages(rules: Rules) -> Rules:
+    """The same for vramwise's allocator, whose memory is all in pages of the driver."""
+    return replace(rules, expandable=True, large_segment=_PAGE)
+
+
+def pages(driver: int, room: int | None) -> int:
+    """The largest block out of whole pages that lie anywhere.
+
+    >>> pages(7 * MIB, None) // MIB, pages(7 * MIB, 5 * MIB) // MIB
+    (6, 4)
+    """
+    least = driver if room is None else min(driver, room)
+    return least - least % _PAGE
 
 
 def round_request(size: int, rules: Rules) -> int:

@@ -43,8 +43,9 @@ class Headroom:
         available_bytes: what requests on this stream can still get in all, if their sizes suit: free within the
             limit, plus releasable, plus holes. An upper bound.
         largest_block_bytes: the largest single request that would succeed now.
-        exact: whether that follows the rules of the allocator in use, which is so for PyTorch's own. Others, such as
-            vramwise's, which moves free pages together, can have more than is said here.
+        exact: whether that follows the rules of the allocator in use, which is so for PyTorch's own. vramwise's moves
+            free pages together: all that it holds free and all that the driver has can make one block. What it can get
+            besides, such as memory that waits for other streams, is not counted: there is at least as much as said.
     """
 
     device: int
@@ -81,9 +82,10 @@ class Headroom:
         return bool(0 <= size <= self.largest_block_bytes)
 
     def __str__(self) -> str:
+        least, bound = ("", "at most") if self.exact else ("at least ", "at least")
         limit = "" if self.limit_bytes is None else f", limit {show_size(self.limit_bytes)}"
         return (
-            f"cuda:{self.device}: {show_size(self.available_bytes)} available, at most "
+            f"cuda:{self.device}: {least}{show_size(self.available_bytes)} available, {bound} "
             f"{show_size(self.largest_block_bytes)} in one block (driver free {show_size(self.free_bytes)}, "
             f"reserved {show_size(self.reserved_bytes)}, allocated {show_size(self.allocated_bytes)}{limit})"
         )
@@ -125,9 +127,12 @@ def headroom(device: Any = None) -> Headroom:
         ) from None
     current = str(settings.get("PYTORCH_CUDA_ALLOC_CONF") or "")
     rules = _largest.rules_of(settings, in_force("large_segment_size_mb", current))
+    backend = str(torch.cuda.get_allocator_backend())
+    exact, moves = backend == "native", backend == "vramwise"
+    if moves:
+        rules = _largest.rules_of_pages(rules)
     sums = _largest.sums(segments, index, stream, rules)
-    exact = str(torch.cuda.get_allocator_backend()) == "native"
-    return measured(index, stream, free, total, _limit(torch, index, total), sums, rules, exact=exact)
+    return measured(index, stream, free, total, _limit(torch, index, total), sums, rules, exact=exact, moves=moves)
 
 
 def measured(
@@ -140,13 +145,25 @@ def measured(
     rules: _largest.Rules,
     *,
     exact: bool = True,
+    moves: bool = False,
 ) -> Headroom:
-    """Puts together what the driver and the allocator say; sizes in bytes."""
-    # What another allocator gives back before it gives up is not known.
-    back = sums.releasable + sums.releasable_pending if exact else 0
+    """Puts together what the driver and the allocator say; sizes in bytes.
+
+    Args:
+        device, stream: who asks.
+        free, total: what the driver has.
+        limit: of the process; ``None`` without one.
+        sums: of the segments.
+        rules: the settings.
+        exact: whether the allocator is PyTorch's own.
+        moves: whether it is vramwise's, whose free pages serve any request.
+    """
+    # What an allocator that is not known gives back before it gives up is not known either.
+    back = sums.releasable + sums.releasable_pending if exact else sums.releasable if moves else 0
     driver = free + back
     room = None if limit is None else max(0, limit - (sums.reserved - back))
-    block = max(sums.largest_hole, _largest.fresh(driver, sums, rules, room))
+    fresh = _largest.pages(driver, room) if moves else _largest.fresh(driver, sums, rules, room)
+    block = max(sums.largest_hole, fresh)
     return Headroom(
         device=device,
         stream=stream,

@@ -49,6 +49,21 @@ class HeldAgainstTheAllocator(unittest.TestCase):
         self.assertIn("'cpu' is not a CUDA device", self.seen["errors"][1])
 
 
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class UnderVramwisesAllocator(unittest.TestCase):
+    def test_what_it_holds_free_counts_for_any_request_and_can_be_had(self):
+        program = Path(__file__).resolve().parent / "programs" / "headroom_of_pages.py"
+        done = emulated.run(program, "40", total_bytes=4 * emulated.GIB)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        seen = json.loads(done.stdout)
+        if "skip" in seen:
+            self.skipTest(seen["skip"])
+        self.assertEqual(seen["wrong"], [])
+        self.assertEqual((seen["allocated"], seen["unused"]), (300 * MIB, 300 * MIB))
+        self.assertEqual(seen["largest"], seen["free"] + 300 * MIB)
+        self.assertRegex(seen["text"], r"^cuda:0: at least [\d.]+ GiB available, at least [\d.]+ GiB in one block \(driver")
+
+
 def segment(*blocks, kind="large", stream=0, pool=(0, 0), device=0, expandable=False, address=0):
     """A segment of blocks, as (state, MiB): i = inactive, a = allocated, p = pending."""
     states = {"i": "inactive", "a": "active_allocated", "p": "active_pending_free"}
@@ -126,6 +141,15 @@ class Arithmetic(unittest.TestCase):
         sums = _largest.sums([segment(("i", 40)), segment(("i", 30), ("a", 9), address=1)], 0, 0, Rules())
         found = measured(0, 0, 20 * MIB, 1000 * MIB, None, sums, Rules(), exact=False)
         self.assertEqual((found.exact, found.largest_block_bytes), (False, 40 * MIB))
+
+    def test_pages_that_move_serve_any_request_and_no_rest_of_one_does(self):
+        rules = _largest.rules_of_pages(Rules())
+        segments = [segment(("i", 5), ("a", 5), ("i", 30), expandable=True), segment(("p", 8), ("i", 4), address=1 << 40, expandable=True)]
+        sums = _largest.sums(segments, 0, 0, rules)
+        found = measured(0, 0, 20 * MIB, 1000 * MIB, None, sums, rules, exact=False, moves=True)
+        self.assertEqual((found.largest_block_bytes, found.available_bytes), ((4 + 30 + 4 + 20) * MIB, 59 * MIB))
+        found = measured(0, 0, 20 * MIB, 1000 * MIB, 35 * MIB, sums, rules, exact=False, moves=True)
+        self.assertEqual(found.largest_block_bytes, 30 * MIB, "a hole, larger than the limit leaves room for")
 
     def test_a_negative_size_fits_nowhere(self):
         self.assertFalse(room(free=100).fits(-1))
