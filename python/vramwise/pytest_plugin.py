@@ -84,18 +84,20 @@ def pytest_cmdline_main(config: Any) -> int | None:
     return run(words, wish, _STATUS_FILE)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: Any, exitstatus: int) -> None:
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: Any) -> Generator[None, Any, None]:
     """Tells the process outside of the emulated GPU how the tests went."""
+    yield
+    # Only now: the report that cannot be written, and other plugins, change the status at the end.
     path = os.environ.get(_STATUS_FILE)
     if path and not hasattr(session.config, "workerinput"):
         with contextlib.suppress(OSError):
-            Path(path).write_text(str(int(exitstatus)), encoding="ascii")
+            Path(path).write_text(str(int(session.exitstatus)), encoding="ascii")
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_setup(item: Any) -> Generator[None, Any, None]:
-    """Before fixtures are made: marked tests need a device, and all counters begin anew."""
+    """Before fixtures are made: marked tests need a device, and the counters of what is measured begin anew."""
     mark = item.get_closest_marker(_MARK)
     if mark is not None:
         # A wrong mark is an error even where it could not be checked.
@@ -103,7 +105,8 @@ def pytest_runtest_setup(item: Any) -> Generator[None, Any, None]:
         why = _why_not()
         if why is not None:
             pytest.skip(f"{_MARK}: {why}")
-    _begin(cleanly=mark is not None)
+    if _is_measured(item):
+        _begin()
     yield
 
 
@@ -111,7 +114,7 @@ def pytest_runtest_setup(item: Any) -> Generator[None, Any, None]:
 def pytest_runtest_call(item: Any) -> Generator[None, Any, None]:
     """After the test: compares its peaks with the limit; a test that failed by itself keeps its own error."""
     outcome = yield
-    peaks = _peaks()
+    peaks = _peaks() if _is_measured(item) else []
     if peaks:
         item.user_properties.append((_PROPERTY, peaks))
         item.add_report_section("call", "GPU memory (peak)", _shown(peaks))
@@ -130,6 +133,12 @@ def pytest_runtest_call(item: Any) -> Generator[None, Any, None]:
             f"{show_size(got - limit)} more than the limit of {show_size(limit)}"
         )
         outcome.force_exception(pytest.fail.Exception(message, pytrace=False))
+
+
+def _is_measured(item: Any) -> bool:
+    """Whether anybody wants to know; the cache of other projects' tests is theirs."""
+    wanted = item.config.getoption("vramwise_report", None) or os.environ.get(_STATUS_FILE)
+    return bool(wanted) or item.get_closest_marker(_MARK) is not None
 
 
 def _limit_of(mark: Any) -> tuple[int, str]:
@@ -173,15 +182,14 @@ def _cuda() -> Any | None:
     return None
 
 
-def _begin(*, cleanly: bool) -> None:
-    """Lets peaks count from here; for a limit also without what earlier tests have left in the cache."""
+def _begin() -> None:
+    """Lets peaks count from here, without what earlier tests have left in the cache."""
     cuda = _cuda()
     if cuda is None:
         return
     with contextlib.suppress(Exception):
-        if cleanly:
-            gc.collect()
-            cuda.empty_cache()
+        gc.collect()
+        cuda.empty_cache()
         for device in range(cuda.device_count()):
             cuda.reset_peak_memory_stats(device)
 

@@ -135,6 +135,21 @@ class InPytest(unittest.TestCase):
             self.skipTest("pytest-xdist is not installed")
         self.check("-p", "xdist", "-n", "2")
 
+    def test_the_cache_is_emptied_before_each_test_that_is_measured_and_no_other(self):
+        self.write("torch.py", FAKE_TORCH)
+        self.write(
+            "test_it.py",
+            "import pytest, torch\n"
+            "def test_a(): print('emptied', torch.cuda.emptied)\n"
+            "@pytest.mark.max_gpu_memory('1GiB')\ndef test_b(): print('emptied', torch.cuda.emptied)\n"
+            "def test_c(): print('emptied', torch.cuda.emptied)\n",
+        )
+        for words, emptied in (([], ["0", "1", "1"]), (["--vramwise-report", "peaks.json"], ["1", "2", "3"])):
+            done = self.pytest("-rP", *words)
+            self.assertEqual(done.returncode, 0, done.stdout)
+            said = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("emptied")]
+            self.assertEqual(said, emptied, words)
+
     def test_without_torch_marked_tests_are_skipped_with_the_reason(self):
         self.write("conftest.py", "import sys\nsys.modules['torch'] = None\n")
         self.write(
@@ -198,6 +213,18 @@ class InPytest(unittest.TestCase):
                 self.assertEqual(called, f"rehearse --values one {options}".strip())
         done = self.pytest("--vramwise-rehearse", "-k", "nothing_of_this_name", **fake)
         self.assertEqual(done.returncode, 5, "no tests were collected")
+
+    def test_a_report_that_cannot_be_written_is_the_status_of_a_rehearsal_too(self):
+        fake = self.program("at = sys.argv.index('--')\nsubprocess.run(sys.argv[at + 1:])\n")
+        self.write("test_it.py", "def test_a(): pass\n")
+        self.write("way", "a file where a folder should be")
+        done = self.pytest("--vramwise-rehearse=2GiB", "--vramwise-report=way/peaks.json", **fake)
+        self.assertEqual(done.returncode, 4, done.stdout)
+        self.assertIn("way/peaks.json cannot be written", done.stdout)
+        # Whatever changes it at the end, the status is passed on.
+        self.write("conftest.py", "def pytest_sessionfinish(session): session.exitstatus = 77\n")
+        done = self.pytest("--vramwise-rehearse=2GiB", **fake)
+        self.assertEqual(done.returncode, 77, done.stdout)
 
     def test_the_option_may_stand_in_a_file_of_settings(self):
         fake = self.program("at = sys.argv.index('--')\nprint(sys.argv[1:at])\nsubprocess.run(sys.argv[at + 1:])\n")
