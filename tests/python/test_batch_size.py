@@ -16,7 +16,7 @@ from vramwise import find_executable_batch_size
 from vramwise.batch_size import BatchSizeSearch, TrainingTrial, scale_batch_size, search_batch_size
 from vramwise.batch_size.bracket import Bracket
 from vramwise.batch_size.predict import Prediction, predicted_batch_size
-from vramwise.batch_size.results import KeptResults
+from vramwise.batch_size.results import KeptResults, surroundings
 from vramwise.batch_size.search import margin_bytes
 from vramwise.errors import NoBatchFitsError, VramwiseError
 
@@ -209,6 +209,17 @@ class Search(unittest.TestCase):
                 find_executable_batch_size(limited(10))()
 
 
+class Limits(unittest.TestCase):
+    def test_fewer_flushes_than_none_are_refused(self):
+        for wrong in (-1, -100):
+            with self.subTest(wrong), self.assertRaisesRegex(ValueError, "max_alloc_retries is -.*at least 0"):
+                search_batch_size(limited(10), max_alloc_retries=wrong)
+        for wrong in (1.5, "2", True):
+            with self.subTest(wrong), self.assertRaisesRegex(TypeError, "max_alloc_retries is a whole number"):
+                search_batch_size(limited(10), max_alloc_retries=wrong)
+        self.assertEqual(search_batch_size(limited(10), max_alloc_retries=0).batch_size, 10)
+
+
 class Kept(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -227,6 +238,34 @@ class Kept(unittest.TestCase):
         self.assertTrue(second.from_cache and not first.from_cache)
         search_batch_size(limited(50, seen), cache_key="gpt 350M, 1024")
         self.assertGreater(len(seen), 5)
+
+    def test_another_allocator_or_other_settings_are_another_search(self):
+        now = {"backend": "native", "settings": "", "fraction": 1.0, "vramwise": {-1: ""}}
+        cuda = types.SimpleNamespace(
+            is_available=lambda: True, is_initialized=lambda: True, current_device=lambda: 0,
+            get_device_properties=lambda device: types.SimpleNamespace(name="A Card", total_memory=8 << 30),
+            get_allocator_backend=lambda: now["backend"],
+            get_per_process_memory_fraction=lambda: now["fraction"],
+        )
+        status = types.SimpleNamespace(settings=now["vramwise"])
+        torch = types.SimpleNamespace(__version__="2.11.0", cuda=cuda)
+        with (
+            mock.patch("vramwise.batch_size.results.torch_if_loaded", lambda: torch),
+            mock.patch("vramwise.settings.current.allocator_settings", lambda torch: now["settings"]),
+            mock.patch("vramwise.allocator.allocator_status", lambda: status),
+        ):
+            seen = [surroundings()]
+            for change in ({"settings": "expandable_segments:True"}, {"backend": "cudaMallocAsync"}, {"backend": "vramwise"},
+                           {"fraction": 0.5}):
+                now.update(change)
+                self.assertNotIn(surroundings(), seen, change)
+                seen.append(surroundings())
+            now["vramwise"][0] = "spare_mb:64"
+            self.assertNotIn(surroundings(), seen)
+            self.assertEqual(surroundings()["settings"], {"-1": "", "0": "spare_mb:64"})
+        with self.subTest("also the search's own limits"):
+            search_batch_size(limited(50), cache_key="c")
+            self.assertFalse(search_batch_size(limited(50), cache_key="c", max_alloc_retries=0).from_cache)
 
     def test_a_result_that_does_not_fit_any_more_is_searched_anew(self):
         search_batch_size(limited(50), cache_key="a")

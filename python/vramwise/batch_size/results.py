@@ -33,7 +33,7 @@ def cache_directory() -> Path:
 
 
 def surroundings() -> dict[str, Any]:
-    """What a batch size depends on besides the user's program: the card, torch, this package."""
+    """What a batch size depends on besides the user's program: the card, torch, its allocator, this package."""
     from .. import __version__
 
     torch = torch_if_loaded()
@@ -42,9 +42,29 @@ def surroundings() -> dict[str, Any]:
         if torch is not None and torch.cuda.is_available():
             card = torch.cuda.get_device_properties(torch.cuda.current_device())
             facts["device"], facts["device_bytes"] = card.name, int(card.total_memory)
+            facts.update(_allocator(torch))
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         if os.environ.get(name):
             facts[name] = os.environ[name]
+    return facts
+
+
+def _allocator(torch: Any) -> dict[str, Any]:
+    """Which allocator serves the card, and what it was told, also while the program runs."""
+    facts: dict[str, Any] = {}
+    with contextlib.suppress(Exception):
+        facts["allocator"] = str(torch.cuda.get_allocator_backend())
+    with contextlib.suppress(Exception):
+        if facts["allocator"] == "vramwise":
+            from ..allocator import allocator_status
+
+            facts["settings"] = {str(device): text for device, text in allocator_status().settings.items()}
+        else:
+            from ..settings.current import allocator_settings
+
+            facts["settings"] = allocator_settings(torch)
+    with contextlib.suppress(Exception):
+        facts["memory_fraction"] = float(torch.cuda.get_per_process_memory_fraction())
     return facts
 
 

@@ -128,8 +128,8 @@ class BatchSizeSearch:
             not fit, since each flush costs time. ``None`` for any number.
         group: the process group whose ranks must agree (see the guide); ``None`` for all of them.
         cache_key: text under which the result is kept for later runs; it should name whatever decides about memory:
-            the model, its options, the sequence length. Card, memory, versions and the search's limits are added. A
-            kept size is tried once before it is believed.
+            the model, its options, the sequence length. Card, memory, versions, the allocator with its settings and the
+            search's limits are added. A kept size is tried once before it is believed.
         predict: start where the emulated card says: ``True`` for the running script, a command with ``{batch}``, or a
             :class:`Prediction`. If nothing can be predicted, the log says why, and the search goes on without.
 
@@ -157,7 +157,10 @@ class BatchSizeSearch:
         init_val, min_val = whole_number(init_val, "init_val"), whole_number(min_val, "min_val")
         max_val = None if max_val is None else whole_number(max_val, "max_val")
         Bracket(start=init_val, lowest=min_val, highest=max_val)
+        if max_alloc_retries is not None:
+            max_alloc_retries = whole_number(max_alloc_retries, "max_alloc_retries", least=0)
         self._limits = {"mode": mode, "init_val": init_val, "min_val": min_val, "max_val": max_val}
+        self._limits["max_alloc_retries"] = max_alloc_retries
         self._mode, self._start, self._lowest, self._highest = mode, init_val, min_val, max_val
         self._max_trials = max_trials
         self._margin = margin
