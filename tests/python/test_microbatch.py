@@ -342,6 +342,30 @@ class TheSize(unittest.TestCase):
     def test_is_remembered(self):
         self.assertEqual(self.sizes(lambda step: 5, 3), [(4, 2), (4, 0), (4, 0)])
 
+    def test_halves_rounded_down_as_the_guide_says(self):
+        for samples, fits, parts in ((8, 4, [4, 4]), (8, 2, [2] * 4), (7, 3, [3, 2, 2]), (7, 2, [1] * 7)):
+            model, batch = model_and_batch(samples=samples)
+
+            def step_fn(part, model=model, fits=fits):
+                too_large(part, fits)
+                return torch.nn.functional.cross_entropy(model(part[0]), part[1])
+
+            with self.subTest(samples=samples, fits=fits):
+                self.assertEqual(MicroBatcher(step_fn, model).backward(batch).sizes, parts)
+
+    def test_parts_that_all_weigh_nothing_count_by_their_samples(self):
+        model, batch = model_and_batch(samples=3)
+
+        def step_fn(part):
+            too_large(part, 2)
+            return torch.nn.functional.cross_entropy(model(part[0]), part[1], ignore_index=int(part[1][0]), reduction="sum")
+
+        seen = []
+        batcher = MicroBatcher(lambda part: seen.append(len(part[1])) or step_fn(part), model, weight_fn=lambda part: 0)
+        outcome = batcher.backward(batch)
+        self.assertEqual((outcome.sizes, seen), ([1, 1, 1], [3, 1, 1, 1]))
+        self.assertIsNotNone(outcome.loss)
+
     def test_grows_again_after_a_while(self):
         seen = self.sizes(lambda step: 5 if step < 1 else 99, 6, grow_after=2)
         self.assertEqual(seen, [(4, 2), (4, 0), (8, 0), (8, 0), (16, 0), (16, 0)])
