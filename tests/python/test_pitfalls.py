@@ -26,6 +26,17 @@ class Pitfalls(unittest.TestCase):
     def test_the_second_variable_is_not_read_where_the_first_is_set(self):
         self.assertEqual(self.seen["rounding"], [0])
 
+    def test_the_first_variable_counts_even_if_it_is_empty(self):
+        program = (
+            "import torch; torch.empty(1, device='cuda');"
+            "print(torch.cuda.memory._snapshot()['allocator_settings']['max_split_size'])"
+        )
+        second = {"PYTORCH_ALLOC_CONF": "max_split_size_mb:200"}
+        for first, split in (({}, 200 << 20), ({"PYTORCH_CUDA_ALLOC_CONF": ""}, -1), ({"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:100"}, 100 << 20)):
+            with self.subTest(first):
+                done = emulated.run("-c", program, env={**first, **second})
+                self.assertEqual(done.stdout.strip(), str(split), done.stderr)
+
     def test_keys_that_are_not_there(self):
         self.assertEqual(self.seen["keys"], [False, False, False, True])
 

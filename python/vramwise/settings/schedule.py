@@ -41,7 +41,7 @@ class SettingsSchedule:
     Numbers stand for steps, from 0: ``{0: "", 1000: "garbage_collection_threshold:0.8"}`` and ``schedule.step()`` at
     the end of each. Which options can change while a program runs is said at :func:`vramwise.set_allocator_settings`.
 
-    These are settings of PyTorch's own allocator. Where vramwise's is in use, a schedule warns once and changes nothing.
+    These are settings of PyTorch's own allocator. Under vramwise's, a schedule warns once and changes nothing.
 
     Args:
         phases: settings, as in ``PYTORCH_CUDA_ALLOC_CONF``, by the name of a phase or by the first step they are for.
