@@ -150,8 +150,10 @@ def measured(
     """Puts together what the driver and the allocator say; sizes in bytes.
 
     Args:
-        device, stream: who asks.
-        free, total: what the driver has.
+        device: number of the device.
+        stream: handle of the stream that asks.
+        free: what the driver has free.
+        total: what the device has.
         limit: of the process; ``None`` without one.
         sums: of the segments.
         rules: the settings.

@@ -55,8 +55,8 @@ class MicroBatcher:
         scaler: a ``torch.amp.GradScaler``: losses are scaled, :meth:`step` goes through it.
         reduction: how the step function's loss joins its samples: ``"mean"`` or ``"sum"``.
         weight_fn: with ``"mean"``, what a part weighs: called with the part, gives the number that its loss was divided
-            by, such as the number of tokens that are not padding (or labels that are not ``-100``). ``None``: samples. Parts
-            that weigh 0 are left out, unless all do: then samples count.
+            by, such as the number of tokens that are not padding (or labels that are not ``-100``). ``None``: samples.
+            Parts that weigh 0 are left out, unless all do: then samples count.
         cut: how batches are cut, if tensors' first dimension is not all there is to it; see :class:`Cut`.
         split_fn: cuts by itself: called with the batch and the list of sizes, gives the list of parts. Needs ``cut``
             with ``batch_size``, unless batches can be measured.
