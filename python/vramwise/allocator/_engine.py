@@ -90,7 +90,8 @@ class Engine:
         if not isinstance(text, str):
             raise TypeError(f"allocator settings are text such as 'slack:2%', not {text!r}")
         if "\0" in text:
-            raise SettingsError(f"allocator settings {text!r}: a NUL character", settings=text, position=text.index("\0"))
+            at = text.index("\0")
+            raise SettingsError(f"allocator settings {text!r}: a NUL character", settings=text, position=at)
         status = self._functions.set_settings(device, text.encode())
         said = self._said()
         if status != _OK:
