@@ -59,6 +59,7 @@ impl Adviser<'_> {
             Cause::SystemMemorySpill | Cause::MoreThanCard => self.spill(),
             Cause::RefusedAlthoughFree => self.refused(),
             Cause::SingleAllocationLimit => self.single_allocation(),
+            Cause::OwnOutsidePytorch => self.own_outside(),
             Cause::OutsidePytorch => self.outside(),
             Cause::RuntimeHeap => self.runtime_heap(),
             Cause::HostMemory | Cause::PinnedMemory | Cause::ProcessKilled => self.host(),
@@ -303,6 +304,10 @@ impl Adviser<'_> {
     /// Says so where PyTorch's own hint does not apply.
     fn hint_is_wrong(&mut self) {
         let Some(hint) = self.case.event.hint else { return };
+        // Without the figure of what is free nothing excludes fragmentation.
+        if self.found.cause == Cause::TrueCapacity && self.case.account.free.is_none() {
+            return;
+        }
         if self.found.cause == Cause::Fragmentation || self.found.cause == Cause::Unknown {
             return;
         }

@@ -18,6 +18,8 @@ pub enum Cause {
     PendingFree,
     /// Other processes hold the memory.
     OtherProcess,
+    /// This process holds the memory, outside PyTorch's allocator.
+    OwnOutsidePytorch,
     /// A limit below the card's size.
     MemoryLimit,
     /// More was allocated than the card has: the driver spilled into system memory, and that ran
@@ -68,6 +70,7 @@ impl Cause {
             Cause::PrivatePools => "private_pools",
             Cause::PendingFree => "pending_free",
             Cause::OtherProcess => "other_process",
+            Cause::OwnOutsidePytorch => "own_outside_pytorch",
             Cause::MemoryLimit => "memory_limit",
             Cause::SystemMemorySpill => "system_memory_spill",
             Cause::MoreThanCard => "more_than_card",
@@ -99,6 +102,7 @@ impl Cause {
             Cause::PrivatePools => "free in private pools",
             Cause::PendingFree => "waits for streams",
             Cause::OtherProcess => "other processes",
+            Cause::OwnOutsidePytorch => "own, outside PyTorch",
             Cause::MemoryLimit => "limit of the process",
             Cause::SystemMemorySpill => "spilled into RAM",
             Cause::MoreThanCard => "more than the card has",
@@ -138,6 +142,9 @@ impl Cause {
                 "memory that was given back waits for other streams (record_stream)"
             }
             Cause::OtherProcess => "other processes hold most of the card",
+            Cause::OwnOutsidePytorch => {
+                "memory of this process outside PyTorch's allocator fills the card"
+            }
             Cause::MemoryLimit => "a limit on this process was reached, not the end of the card",
             Cause::SystemMemorySpill => {
                 "more was allocated than the card has; the driver spilled into system memory until that ran out too"

@@ -1,6 +1,6 @@
 //! From the numbers to a cause, with reasons that a reader can check.
 
-use vramwise_types::{Human, MIB};
+use vramwise_types::{GIB, Human, MIB};
 
 use super::account::{Account, context_most};
 use super::cause::Cause;
@@ -69,7 +69,7 @@ fn caching(case: &Case<'_>) -> Diagnosis {
         }
         return Diagnosis::new(Cause::Unknown, 0.3, "the text does not say how much was asked for");
     };
-    let rules: [fn(&Case<'_>, u64) -> Option<Diagnosis>; 10] = [
+    let rules: [fn(&Case<'_>, u64) -> Option<Diagnosis>; 12] = [
         rules::absurd,
         rules::memory_limit,
         rules::more_than_card,
@@ -77,8 +77,10 @@ fn caching(case: &Case<'_>) -> Diagnosis {
         rules::single_allocation,
         rules::refused_although_free,
         rules::other_process,
+        rules::own_outside,
         rules::fragmentation,
         rules::private_pools,
+        rules::free_not_told,
         rules::capacity,
     ];
     rules.iter().find_map(|rule| rule(case, tried)).unwrap_or_else(|| {
@@ -132,8 +134,13 @@ fn with_facts(case: &Case<'_>, mut found: Diagnosis) -> Diagnosis {
     let a = &case.account;
     if let Some(own) = a.own_listed_as_other {
         found.why.push(format!(
-            "the listed process with {} is this one: it holds what PyTorch reserves plus a context",
-            Human(own)
+            "the listed process with {} is this one: {}",
+            Human(own),
+            if a.own_outside_pytorch().is_some_and(|o| o > context_most(a.total.unwrap_or(0)) + GIB) {
+                "beside what PyTorch reserves the card has no room for another of that size"
+            } else {
+                "it holds what PyTorch reserves plus a context"
+            }
         ));
         found = found.fact(known::PID_NAMESPACE);
     }
@@ -146,6 +153,7 @@ fn with_facts(case: &Case<'_>, mut found: Diagnosis) -> Diagnosis {
     }
     if let Some(outside) = a.own_outside_pytorch()
         && outside > context_most(a.total.unwrap_or(0))
+        && found.cause != Cause::OwnOutsidePytorch
     {
         found.why.push(format!(
             "this process holds {} outside PyTorch's allocator, more than a context needs",

@@ -51,6 +51,8 @@ pub fn find_events(text: &str) -> Vec<Event> {
 }
 
 #[cfg(test)]
+mod holders_tests;
+#[cfg(test)]
 mod neighbours_tests;
 #[cfg(test)]
 mod other_tests;

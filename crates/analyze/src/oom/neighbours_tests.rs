@@ -56,6 +56,9 @@ const CASES: &[Case] = &[
     ("PHP Fatal error:  Allowed memory size of 134217728 bytes exhausted (tried to allocate 1048576 bytes) in /x.php", Kind::Cpu, Form::RuntimeHeap, Cause::RuntimeHeap, Some(1 << 20)),
     ("Error: model requires more system memory (8.0 GiB) than is available (5.2 GiB)", Kind::Cpu, Form::HostAllocation, Cause::HostMemory, Some(8 * GIB)),
     ("Your session crashed after using all available RAM.", Kind::Cpu, Form::Killed, Cause::ProcessKilled, None),
+    ("cc1plus: out of memory allocating 65536 bytes after a total of 1234567 bytes", Kind::Cpu, Form::HostAllocation, Cause::HostMemory, None),
+    ("LLVM ERROR: out of memory", Kind::Cpu, Form::HostAllocation, Cause::HostMemory, None),
+    ("/usr/bin/ld: out of memory", Kind::Cpu, Form::HostAllocation, Cause::HostMemory, None),
     ("c++: fatal error: Killed signal terminated program cc1plus", Kind::Cpu, Form::Signal, Cause::ProcessKilled, None),
     ("RuntimeError: DataLoader worker (pid 3) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory.", Kind::Cpu, Form::SharedMemory, Cause::HostMemory, None),
     ("OSError: [Errno 28] No space left on device: '/dev/shm/torch_3'", Kind::Cpu, Form::SharedMemory, Cause::HostMemory, None),
@@ -96,6 +99,17 @@ fn nobody_is_told_to_change_the_settings_of_a_gpu_for_it() {
             let sets = |a: &Advice| a.action.contains("ALLOC_CONF") || a.action.contains("batch");
             assert!(!e.advice.is_empty() && !e.advice.iter().any(sets), "{text}: {:?}", e.advice);
         }
+    }
+}
+
+#[test]
+fn a_compiler_without_memory_is_told_to_run_fewer_jobs() {
+    for (text, ..) in CASES.iter().filter(|case| {
+        ["cc1plus", "LLVM ERROR", "bin/ld"].iter().any(|words| case.0.contains(words))
+    }) {
+        let found = &explain_text(text)[0];
+        assert!(found.advice[0].action.contains("MAX_JOBS"), "{text}: {:?}", found.advice);
+        assert!(found.why[0].contains("compiler"), "{text}: {:?}", found.why);
     }
 }
 

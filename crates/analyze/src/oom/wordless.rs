@@ -69,7 +69,7 @@ pub(super) fn diagnose(case: &Case<'_>) -> Diagnosis {
         Form::Signal => found(
             Cause::ProcessKilled,
             0.6,
-            format!("'{words}' means that signal 9 ended the process: most often the system's answer to a lack of host memory, but anybody may send it; PyTorch's CUDA allocator raises an error and ends no process"),
+            format!("'{words}' means that signal 9 ended {}: most often the system's answer to a lack of host memory, but anybody may send it; PyTorch's CUDA allocator raises an error and ends no process", if whose(words).contains("compiler") { "a compiler, which takes host memory" } else { "the process" }),
             &[],
         ),
         Form::SharedMemory => found(

@@ -11,7 +11,12 @@ impl Adviser<'_> {
     fn short(&self) -> String {
         match self.case.account.shortfall() {
             Some(short) => format!("{} is missing", Human(short)),
-            None => "the card is full of live memory".to_owned(),
+            None => match (self.case.account.free, self.case.account.tried) {
+                (Some(free), Some(tried)) if free < tried => {
+                    format!("{} was asked for where {} is free", Human(tried), Human(free))
+                }
+                _ => "the card is full of live memory".to_owned(),
+            },
         }
     }
 

@@ -33,6 +33,22 @@ impl Adviser<'_> {
         }
     }
 
+    pub(super) fn own_outside(&mut self) {
+        let outside = self.case.account.own_outside_pytorch().unwrap_or(0);
+        self.add(
+            "find what else of this process takes memory of the card: a second framework (JAX and TensorFlow take most of it at once), TensorRT, CuPy or RAPIDS with a pool of its own, NCCL's buffers, cudaMalloc in an extension",
+            format!("{} lies outside PyTorch's allocator; {} ({})", Human(outside), known::DIRECT_USERS.says, known::DIRECT_USERS.source),
+        );
+        self.add(
+            "give that library a limit, or let it use PyTorch's allocator (JAX: XLA_PYTHON_CLIENT_PREALLOCATE=false; TensorFlow: TF_FORCE_GPU_ALLOW_GROWTH=true; CuPy and RMM: their hooks for PyTorch's allocator)",
+            "no setting of PyTorch's allocator can take back what others hold".to_owned(),
+        );
+        self.add(
+            "compare nvidia-smi with torch.cuda.memory_reserved() after each step of the start-up",
+            "the step after which they part is the one that takes the memory".to_owned(),
+        );
+    }
+
     /// What helps against texts that are not PyTorch's, where that is known.
     fn neighbours(&mut self) {
         let family = neighbours::family(self.case.event.words);

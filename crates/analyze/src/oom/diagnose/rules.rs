@@ -219,7 +219,11 @@ pub(super) fn other_process(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {
     }
     let found = Diagnosis::new(
         Cause::OtherProcess,
-        if a.own.is_some() { 0.9 } else { 0.8 },
+        match (a.own, a.others) {
+            (Some(_), _) => 0.9,
+            (None, Some(_)) => 0.8,
+            (None, None) => 0.7,
+        },
         match (a.own, a.reserved) {
             (Some(own), _) => format!(
                 "{} total - {} free - {} of this process = {} held by other processes",
@@ -242,7 +246,79 @@ pub(super) fn other_process(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {
     } else {
         found
     };
+    let found = if a.own.is_none() && a.others.is_none() {
+        found.because("the text does not say what this process holds in all: memory of this process outside PyTorch's allocator (another library, NCCL, an extension) would look the same; nvidia-smi tells the two apart")
+    } else {
+        found
+    };
     Some(found.fact(known::CONTEXT).fact(known::NVIDIA_SMI))
+}
+
+/// This process holds much more than PyTorch reserves and a context needs, and without that the
+/// request would fit.
+pub(super) fn own_outside(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {
+    let a = &case.account;
+    let (total, own, outside) = (a.total?, a.own?, a.own_outside_pytorch()?);
+    let beyond = outside.saturating_sub(context_most(total));
+    let cached = a.cached.unwrap_or(0);
+    let missing = tried.saturating_sub(a.free.unwrap_or(0)).saturating_sub(cached);
+    // No process can hold more than the card has: the figure is then something else.
+    if beyond < GIB.max(total / 10)
+        || beyond <= cached / 2 * 3
+        || beyond < missing
+        || own > total.saturating_add(a.slop)
+    {
+        return None;
+    }
+    Some(
+        Diagnosis::new(
+            Cause::OwnOutsidePytorch,
+            0.9,
+            format!(
+                "{} of this process - {} reserved by PyTorch = {} outside its allocator; a context explains up to {}",
+                Human(own), Human(a.reserved.unwrap_or(0)), Human(outside), Human(context_most(total))
+            ),
+        )
+        .because(if missing > 0 {
+            format!("the request lacks {}; without the other {} it would fit", Human(missing), Human(beyond))
+        } else {
+            format!("without the other {} the request would fit", Human(beyond))
+        })
+        .fact(known::DIRECT_USERS),
+    )
+}
+
+/// Without the figure of what is free, only the card's size can prove that the request does not fit.
+pub(super) fn free_not_told(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {
+    let a = &case.account;
+    let (None, Some(total), Some(allocated), Some(reserved), Some(cached)) =
+        (a.free, a.total, a.allocated, a.reserved, a.cached)
+    else {
+        return None;
+    };
+    let needed = allocated.saturating_add(tried);
+    let sum = format!(
+        "{} live + {} asked for = {}, the card has {}",
+        Human(allocated),
+        Human(tried),
+        Human(needed),
+        Human(total)
+    );
+    let found = if needed > total.saturating_add(a.slop) {
+        Diagnosis::new(Cause::TrueCapacity, 0.95, sum)
+            .because("even with every cached byte won back the card is too small: no allocator setting can help")
+    } else {
+        Diagnosis::new(Cause::TrueCapacity, 0.5, sum)
+            .because(format!(
+                "the text does not say how much of the card is free: at most the {} that PyTorch does not reserve, less what the context, libraries and other programs hold",
+                Human(total.saturating_sub(reserved))
+            ))
+            .because(format!(
+                "fragmentation is not excluded: {} is cached by PyTorch and unused",
+                Human(cached)
+            ))
+    };
+    Some(shape_of_request(case, found, tried, allocated, total))
 }
 
 pub(super) fn fragmentation(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {
@@ -264,10 +340,17 @@ pub(super) fn fragmentation(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {
         Diagnosis::new(
             Cause::Fragmentation,
             confidence,
-            format!(
-                "{} free + {} cached by PyTorch and unused = {}, more than the {} asked for",
-                Human(free), Human(cached), Human(free.saturating_add(cached)), Human(tried)
-            ),
+            if a.free.is_some() {
+                format!(
+                    "{} free + {} cached by PyTorch and unused = {}, more than the {} asked for",
+                    Human(free), Human(cached), Human(free.saturating_add(cached)), Human(tried)
+                )
+            } else {
+                format!(
+                    "{} cached by PyTorch and unused is more than the {} asked for; the text does not say how much of the card is free",
+                    Human(cached), Human(tried)
+                )
+            },
         )
         .because(format!(
             "{:.0} % of what PyTorch reserves is unused, and it remained after PyTorch had given back every wholly free segment: it lies between live blocks",
@@ -324,6 +407,22 @@ pub(super) fn capacity(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {
             Human(a.free.unwrap_or(0)),
             Human(slack - a.free.unwrap_or(0)),
             Human(short)
+        )),
+        None if a.free.is_some_and(|free| free > total / 20) => Diagnosis::new(
+            Cause::TrueCapacity,
+            0.7,
+            format!(
+                "the request is larger than what is free: {} live + {} asked for = {}, the card has {} for everything",
+                Human(allocated),
+                Human(tried),
+                Human(allocated.saturating_add(tried)),
+                Human(total)
+            ),
+        )
+        .because(format!(
+            "with nearly all of the {} cached won back it would just fit; pieces that make up {:.1} % of what PyTorch reserves are ordinary leftovers",
+            Human(a.cached.unwrap_or(0)),
+            a.cached.unwrap_or(0) as f64 / a.reserved.unwrap_or(0).max(1) as f64 * 100.0
         )),
         None => Diagnosis::new(
             Cause::TrueCapacity,

@@ -9,6 +9,11 @@ const HOST: &str = "the memory of the host (RAM), or a limit on it (ulimit -v, a
 const HEAP_LIMIT: &str = "such a heap has a limit of its own, below the memory of the machine";
 const OWN_CACHE: &str = "it has a cache of its own: PyTorch's settings do not apply to it";
 
+const COMPILER_ADVICE: &[(&str, &str)] = &[(
+    "compile with fewer jobs at once (MAX_JOBS=2 for PyTorch's extensions, -j2 for make and ninja)",
+    "each job is a compiler with memory of its own, up to several GiB for CUDA sources",
+)];
+
 /// All of them.
 pub(super) const FAMILIES: &[Family] = &[
     Family {
@@ -174,8 +179,32 @@ pub(super) const FAMILIES: &[Family] = &[
             ("exitcode:-9)", Anywhere, "exitcode: -9"),
             ("killed", Alone, "Killed"),
             ("line{i}:{i}killed", Anywhere, "line …: … Killed"),
+        ],
+    },
+    Family {
+        kind: Kind::Cpu,
+        form: Form::Signal,
+        whose: "the memory of the host, which a compiler filled,",
+        advice: COMPILER_ADVICE,
+        texts: &[
             ("killedsignalterminatedprogram", Anywhere, "Killed signal terminated program"),
             ("internalcompilererror:killed", Anywhere, "internal compiler error: Killed"),
+        ],
+    },
+    Family {
+        kind: Kind::Cpu,
+        form: Form::HostAllocation,
+        whose: "the memory of the host, which a compiler or linker asked for,",
+        advice: COMPILER_ADVICE,
+        texts: &[
+            ("cc1plus:outofmemory", Anywhere, "cc1plus: out of memory"),
+            ("cc1:outofmemory", Anywhere, "cc1: out of memory"),
+            ("lto1:outofmemory", Anywhere, "lto1: out of memory"),
+            ("cicc:outofmemory", Anywhere, "cicc: out of memory"),
+            ("llvmerror:outofmemory", Anywhere, "LLVM ERROR: out of memory"),
+            ("ld:outofmemory", Anywhere, "ld: out of memory"),
+            ("lld:error:outofmemory", Anywhere, "lld: error: out of memory"),
+            ("outofmemoryallocating{s}afteratotalof", Anywhere, "out of memory allocating … bytes after a total of"),
         ],
     },
     Family {
