@@ -53,6 +53,9 @@ pub(super) struct Adviser<'a> {
 impl Adviser<'_> {
     /// Everything that can be said.
     pub(super) fn run(mut self) -> Vec<Advice> {
+        if self.verdict.cause == Cause::AbsurdRequest {
+            return vec![super::unproved::print_shapes()];
+        }
         let best = if self.verdict.hopeless { None } else { self.settings() };
         let no_setting = best.is_none().then(|| self.out.pop()).flatten();
         match self.verdict.cause {
@@ -219,12 +222,28 @@ impl Adviser<'_> {
                 "end the other processes on the card, or choose another: PyTorch needs {} for itself",
                 Human(bytes)
             ),
+            // The card had room: something below it refused.
+            _ if case.account.device_free.is_some_and(|free| free >= case.account.segment) => {
+                format!(
+                    "raise the limit of the process to {} or more: the card itself has room",
+                    Human(bytes)
+                )
+            }
             _ => format!("use a card that gives PyTorch {} or more", Human(bytes)),
         };
-        let mut evidence = trial.says();
+        let (mut action, mut evidence) = (action, trial.says());
+        if !trial.all_fits() {
+            let whole = bench.smallest_limit_of_all(case.program, case.config, (bytes, high));
+            action.push_str(" for this request alone");
+            if let Some(whole) = whole.and_then(|trial| trial.limit) {
+                action.push_str(&format!("; the whole program needs {}", Human(whole)));
+            }
+        }
         if let Some(best) = best {
             let conf = best.to_conf_string(bench.version);
-            evidence.push_str(&format!("; not needed with {conf}"));
+            let fits = bench.run(case.program, best, Some(low)).all_fits();
+            let what = if fits { "not needed" } else { "for this request not needed" };
+            evidence.push_str(&format!("; {what} with {conf}"));
         }
         self.proved(action, evidence, trial);
         if best.is_none() {

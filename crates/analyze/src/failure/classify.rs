@@ -67,6 +67,9 @@ impl Case<'_> {
                 if limit.given { "" } else { ", which no limit of this recording exceeds" },
             ));
             verdict.cause = self.capacity_cause();
+            if verdict.cause == Cause::AbsurdRequest {
+                verdict.why.push(super::unproved::ABSURD.to_owned());
+            }
         } else if let Some((cause, bytes)) = self.proved_cause(&mut verdict.why) {
             verdict.cause = cause;
             // Less than what is missing can decide only together with how blocks happen to lie.
@@ -144,6 +147,9 @@ impl Case<'_> {
     fn capacity_cause(&self) -> Cause {
         let a = &self.account;
         let others = self.held_by_others().filter(|o| *o > CONTEXT && !self.card_had_room());
+        if Cause::is_absurd(a.asked, self.bench.total) {
+            return Cause::AbsurdRequest;
+        }
         if a.asked > self.limit.high {
             return Cause::RequestLargerThanCard;
         }

@@ -73,6 +73,8 @@ pub struct Device {
     pub capacity: Option<u64>,
     /// Most bytes held at once in the recording, where the replay is exact.
     pub peak_reserved: Option<u64>,
+    /// Most bytes held at once in a replay under `capacity`, where no request fails under it.
+    pub peak_under_capacity: Option<u64>,
     /// Requests that failed in the recording.
     pub recorded_failures: usize,
     /// The first request that fails; `None` where none does.

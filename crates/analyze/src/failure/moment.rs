@@ -4,7 +4,7 @@ use vramwise_model::device::Device;
 use vramwise_model::stats::Family;
 use vramwise_model::{Allocator, NoHistory, SegmentView};
 use vramwise_replay::{
-    Conditions, Observer, Op, OutOfMemory, Program, Recording, what_if_observed,
+    Conditions, Observer, Op, OutOfMemory, Program, Recording, what_if, what_if_observed,
 };
 
 use crate::peak::replayed::Origins;
@@ -33,6 +33,13 @@ pub(super) fn first(recording: &Recording, conditions: &Conditions) -> Option<Mo
     let origins = watch.origins;
     let peak = u64::try_from(outcome.stats.all(Family::ReservedBytes).peak).unwrap_or(0);
     Some(Moment { op, failed, views, origins, peak })
+}
+
+/// Most bytes held under these conditions; `None` where a request fails.
+pub(super) fn peak_under(recording: &Recording, conditions: &Conditions) -> Option<u64> {
+    let outcome = what_if(&recording.program, &recording.calls, conditions);
+    let peak = u64::try_from(outcome.stats.all(Family::ReservedBytes).peak).ok();
+    peak.filter(|_| outcome.ooms.is_empty())
 }
 
 #[derive(Default)]

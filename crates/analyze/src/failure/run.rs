@@ -38,6 +38,7 @@ fn one(snapshot: &Snapshot, number: u32, device: &DeviceTrace, options: &Options
         conf: config.to_conf_string(options.version),
         capacity: options.capacity,
         peak_reserved: None,
+        peak_under_capacity: None,
         recorded_failures: recorded.len(),
         failure: None,
         assumptions,
@@ -53,6 +54,10 @@ fn one(snapshot: &Snapshot, number: u32, device: &DeviceTrace, options: &Options
     answer.peak_reserved =
         u64::try_from(stats.all(vramwise_model::stats::Family::ReservedBytes).peak).ok();
     let capacity = options.capacity.filter(|_| is_question || recorded.is_empty());
+    if let Some(bytes) = capacity {
+        answer.peak_under_capacity =
+            moment::peak_under(&recording, &conditions(&config, options, Some(bytes)));
+    }
     let found = match capacity {
         Some(bytes) => {
             let limit = Limit { low: bytes, high: bytes, given: true };

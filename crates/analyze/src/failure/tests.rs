@@ -127,7 +127,8 @@ fn a_capacity_that_is_enough_has_no_failure() {
 fn the_smallest_limit_that_is_told_is_one_that_suffices_and_less_does_not() {
     let snapshot = read("fuzz00__default");
     let failure = explained(&snapshot, Some(4 * GIB)).failure.expect("it ran out of memory");
-    let card = failure.advice.iter().find(|a| a.action.starts_with("use a card")).expect("advice");
+    let card =
+        failure.advice.iter().find(|a| a.action.starts_with("raise the limit")).expect("advice");
     let limit = card.trial.as_ref().and_then(|t| t.limit).expect("a limit");
     let recording = recording(&snapshot);
     let fails = |limit| {
@@ -138,6 +139,38 @@ fn the_smallest_limit_that_is_told_is_one_that_suffices_and_less_does_not() {
         outcome.ooms.iter().any(|oom| oom.event <= failure.event)
     };
     assert!(!fails(limit) && fails(4 * GIB));
+}
+
+#[test]
+fn what_a_replay_under_a_capacity_holds_is_told_beside_the_recording() {
+    let device = explained(&read("moe__default"), Some(5 * GIB));
+    assert!(device.failure.is_none(), "{:?}", device.failure);
+    let (recorded, replayed) = (device.peak_reserved, device.peak_under_capacity);
+    assert!(recorded > Some(9 * GIB), "{recorded:?}");
+    assert!(replayed.is_some_and(|bytes| bytes <= 5 * GIB), "{replayed:?}");
+}
+
+#[test]
+fn a_limit_that_lets_only_this_request_pass_is_said_to_do_no_more() {
+    let capacity = GIB / 10 * 48;
+    let failure = failure("moe__default", Some(capacity));
+    let advice = failure.advice.iter().find(|a| a.action.contains("use a card")).expect("a card");
+    let trial = advice.trial.as_ref().expect("a proof");
+    assert!(trial.later_failures > 0);
+    assert!(advice.action.contains("for this request alone"), "{}", advice.action);
+    assert!(advice.action.contains("the whole program needs"), "{}", advice.action);
+}
+
+#[test]
+fn an_absurd_request_is_called_so() {
+    let text = r#"{"segments": [], "device_traces": [[
+        {"action": "alloc", "addr": 4096, "size": 512, "stream": 0},
+        {"action": "oom", "device_free": 1000000000, "size": 1000000000000000, "stream": 0}]]}"#;
+    let snapshot = read_slice(text.as_bytes(), &ReadOptions::default()).expect("a snapshot");
+    let failure = explained(&snapshot, None).failure.expect("it failed");
+    assert_eq!(failure.cause, Cause::AbsurdRequest);
+    assert!(failure.confidence > 0.9, "{:?}", failure.why);
+    assert!(failure.advice[0].action.contains("shapes"), "{:?}", failure.advice);
 }
 
 #[test]

@@ -147,23 +147,40 @@ impl Bench<'_> {
         config: &Config,
         (low, high): (u64, u64),
     ) -> Option<Trial> {
-        const STEP: u64 = 2 << 20;
-        let runs = |steps: u64| {
-            let limit = steps.saturating_mul(STEP);
+        let runs = |limit| {
             if !self.passes(program, config, limit) {
                 return None;
             }
             Some(self.run(program, config, Some(limit))).filter(|trial| trial.passes)
         };
-        let (mut fails, mut works) = (low / STEP, high.div_ceil(STEP));
-        let mut best = runs(works)?;
-        while fails + 1 < works {
-            let middle = fails + (works - fails) / 2;
-            match runs(middle) {
-                Some(trial) => (works, best) = (middle, trial),
-                None => fails = middle,
-            }
-        }
-        Some(best)
+        smallest((low, high), runs)
     }
+
+    /// The same for everything that the history asks for.
+    pub(super) fn smallest_limit_of_all(
+        &self,
+        program: &Program,
+        config: &Config,
+        between: (u64, u64),
+    ) -> Option<Trial> {
+        smallest(between, |limit| {
+            Some(self.run(program, config, Some(limit))).filter(Trial::all_fits)
+        })
+    }
+}
+
+/// Bisection over limits in steps of 2 MiB: the smallest for which there is a trial.
+fn smallest((low, high): (u64, u64), trial: impl Fn(u64) -> Option<Trial>) -> Option<Trial> {
+    const STEP: u64 = 2 << 20;
+    let runs = |steps: u64| trial(steps.saturating_mul(STEP));
+    let (mut fails, mut works) = (low / STEP, high.div_ceil(STEP));
+    let mut best = runs(works)?;
+    while fails + 1 < works {
+        let middle = fails + (works - fails) / 2;
+        match runs(middle) {
+            Some(trial) => (works, best) = (middle, trial),
+            None => fails = middle,
+        }
+    }
+    Some(best)
 }

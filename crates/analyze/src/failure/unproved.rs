@@ -41,7 +41,12 @@ pub(super) fn failure(
     };
     pools::count(&mut account, state, route);
     let room = free >= asked;
-    let (cause, confidence) = if room { (Cause::MemoryLimit, 0.5) } else { (Cause::Unknown, 0.2) };
+    let absurd = Cause::is_absurd(asked, options.total);
+    let (cause, confidence) = match (absurd, room) {
+        (true, _) => (Cause::AbsurdRequest, 0.97),
+        (false, true) => (Cause::MemoryLimit, 0.5),
+        (false, false) => (Cause::Unknown, 0.2),
+    };
     let mut why = vec![format!(
         "{} was asked for; the driver had {} free{}",
         human(asked),
@@ -55,6 +60,9 @@ pub(super) fn failure(
         human(account.allocated)
     ));
     why.push(pools_in_words(&account, &end, route, later, is_moment));
+    if absurd {
+        why.push(ABSURD.to_owned());
+    }
     why.push(
         "no further replay reproduces this failure, so that neither the cause nor any advice can be \
          proved"
@@ -79,15 +87,35 @@ pub(super) fn failure(
         confidence,
         contributing: Vec::new(),
         why,
-        advice: vec![Advice {
-            action: "record the history from the start of the program, with the limit given by \
+        advice: vec![if absurd {
+            print_shapes()
+        } else {
+            Advice {
+                action:
+                    "record the history from the start of the program, with the limit given by \
                      --capacity, and explain that"
-                .to_owned(),
-            evidence: "a whole recording can be replayed, and advice proved".to_owned(),
-            trial: None,
+                        .to_owned(),
+                evidence: "a whole recording can be replayed, and advice proved".to_owned(),
+                trial: None,
+            }
         }],
         pinned: if is_moment { pins::pinned(snapshot, &end, options.frames) } else { Vec::new() },
         holders: pins::holders(snapshot, state, options.frames),
+    }
+}
+
+/// The reason where the request is of a size that no tensor has.
+pub(super) const ABSURD: &str = "no setting, batch size or card helps; look for a product of dimensions that \
+                                 should not be multiplied, or an index that overflowed";
+
+/// What to do about such a request.
+pub(super) fn print_shapes() -> Advice {
+    Advice {
+        action: "print the shapes that go into the failing line".to_owned(),
+        evidence: "a size like this comes from multiplying the wrong dimensions, or from an index that is \
+                   not initialised"
+            .to_owned(),
+        trial: None,
     }
 }
 

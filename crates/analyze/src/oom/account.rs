@@ -79,13 +79,16 @@ impl Account {
         let most =
             reserved.saturating_add(context_most(self.total.unwrap_or(0))).saturating_add(GIB);
         // Another process cannot hold what the card has no room for beside PyTorch's part.
-        let total = self.total.map(|total| total.saturating_add(self.slop).saturating_add(GIB / 50));
+        let total =
+            self.total.map(|total| total.saturating_add(self.slop).saturating_add(GIB / 50));
         let must_be_own =
             |b: u64| total.is_some_and(|total| b <= total && b.saturating_add(reserved) > total);
         let own = listed
             .iter()
             .copied()
-            .filter(|b| reserved > 0 && *b + GIB / 50 >= reserved && (*b <= most || must_be_own(*b)))
+            .filter(|b| {
+                reserved > 0 && *b + GIB / 50 >= reserved && (*b <= most || must_be_own(*b))
+            })
             .min_by_key(|b| b.abs_diff(reserved));
         if let Some(own) = own {
             self.own = Some(own);

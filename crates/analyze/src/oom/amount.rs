@@ -6,7 +6,7 @@ use vramwise_types::{GIB, KIB, MIB};
 ///
 /// Units are binary whatever their spelling: PyTorch's old `GB` and Apple's `GB` in these texts
 /// mean GiB.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Amount {
     /// Printed number times printed unit, rounded to whole bytes.
     pub bytes: u64,

@@ -59,7 +59,15 @@ pub enum Cause {
     Unknown,
 }
 
+/// Requests from here on are no tensor's: more than any host or card has.
+const ABSURD: u64 = 64 << 40;
+
 impl Cause {
+    /// Whether a request is of a size that no tensor has, on a card of so many bytes if that is known.
+    pub(crate) fn is_absurd(asked: u64, card: Option<u64>) -> bool {
+        asked >= ABSURD || card.is_some_and(|total| asked / 64 > total)
+    }
+
     /// The stable name.
     pub const fn name(self) -> &'static str {
         match self {

@@ -136,7 +136,8 @@ fn with_facts(case: &Case<'_>, mut found: Diagnosis) -> Diagnosis {
         found.why.push(format!(
             "the listed process with {} is this one: {}",
             Human(own),
-            if a.own_outside_pytorch().is_some_and(|o| o > context_most(a.total.unwrap_or(0)) + GIB) {
+            if a.own_outside_pytorch().is_some_and(|o| o > context_most(a.total.unwrap_or(0)) + GIB)
+            {
                 "beside what PyTorch reserves the card has no room for another of that size"
             } else {
                 "it holds what PyTorch reserves plus a context"

@@ -5,7 +5,7 @@ use vramwise_types::TorchVersion;
 use super::amount::Amount;
 
 /// Whose memory ran out, or who says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Kind {
     /// PyTorch's CUDA caching allocator.
@@ -69,7 +69,7 @@ impl Kind {
 }
 
 /// Which text it is, more exactly than the kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Form {
     /// The caching allocator's error with its numbers.
@@ -129,7 +129,7 @@ pub enum Form {
 }
 
 /// Another process on the card, as the text lists it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProcessUse {
     /// The process number in the namespace of the driver, if it fits one.
     pub pid: Option<u64>,
@@ -138,7 +138,7 @@ pub struct ProcessUse {
 }
 
 /// The numbers of one text. A missing one was not printed, was cut off, or is impossible.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Numbers {
     /// What was asked of the device: the segment, not the tensor.
     pub tried: Option<Amount>,

@@ -45,6 +45,8 @@ pub struct Explanation {
 pub struct LogReport {
     /// Every out-of-memory text, in order.
     pub explanations: Vec<Explanation>,
+    /// Further texts that were found when the list of them was full.
+    pub unlisted: usize,
     /// Settings strings that the log sets or recommends, with what is doubtful about them.
     pub settings: Vec<FoundSettings>,
     /// PyTorch's version, if the log names it.
@@ -67,7 +69,7 @@ impl LogReport {
 /// Reads a log and explains every out-of-memory text in it.
 pub fn explain_log(text: &str) -> LogReport {
     let log = Log::new(text);
-    let events = scan(&log);
+    let (events, unlisted) = scan(&log);
     let mut around = Surroundings::of(&log, &events);
     let oldest_text = events.iter().filter_map(|e| e.age).map(|a| a.to.unwrap_or(a.from)).max();
     around.lint_settings(oldest_text);
@@ -79,6 +81,7 @@ pub fn explain_log(text: &str) -> LogReport {
         explanations,
         torch_version: around.version,
         settings: around.settings,
+        unlisted,
         is_empty: log.lines.is_empty(),
         unknown,
     }

@@ -76,3 +76,31 @@ fn a_request_larger_than_what_is_free_is_said_to_be_so() {
     let advice = found.advice.iter().map(|a| a.evidence.as_str()).collect::<Vec<_>>().join("\n");
     assert!(!advice.contains("full of live memory"), "{advice}");
 }
+
+#[test]
+fn texts_in_rotation_are_counted_once_each() {
+    let texts: Vec<String> = (0..100)
+        .map(|i| {
+            recent(
+                &format!("{}.00 MiB", 20 + i),
+                "3.00 MiB",
+                "79.14 GiB",
+                "76.50 GiB",
+                "100.00 MiB",
+            )
+        })
+        .collect();
+    let log: String = (0..2_000).map(|i| format!("{}\n", texts[i % 100])).collect();
+    let report = explain_log(&log);
+    assert_eq!((report.explanations.len(), report.unlisted), (100, 0));
+    assert!(report.explanations.iter().all(|e| e.event.times == 20));
+}
+
+#[test]
+fn a_list_that_is_full_says_how_many_it_leaves_out() {
+    let line = |i: usize| format!("CUDA out of memory. Tried to allocate {i}.00 KiB.\n");
+    let log: String = (1..=10_007).map(line).chain([line(1)]).collect();
+    let events = explain_log(&log);
+    assert_eq!((events.explanations.len(), events.unlisted), (10_000, 7));
+    assert_eq!(events.explanations[0].event.times, 2);
+}

@@ -47,7 +47,7 @@ pub fn explain_text(text: &str) -> Vec<Explanation> {
 
 /// Every out-of-memory text of a log, in order, unexplained.
 pub fn find_events(text: &str) -> Vec<Event> {
-    scan::scan(&joiner::Log::new(text))
+    scan::scan(&joiner::Log::new(text)).0
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::formats::{host, mps, neighbours, other, phrases, stream_ordered};
 use super::joiner::{Log, Reading};
 use super::lines::{rank_of, tag};
 use super::pattern::find;
-use super::settle::{add, settle};
+use super::settle::{Found, settle};
 
 /// Bytes of the following line that are looked at together with a line, for texts that are wrapped
 /// in the middle of the words by which they are found.
@@ -19,8 +19,6 @@ const IN_LINE_MOST: usize = 200;
 const AROUND: usize = 24;
 /// Compact bytes around a phrase in which its companion has to stand.
 const NEARBY: usize = 400;
-/// Events of one log; a log with more repeats itself.
-const EVENTS_MOST: usize = 10_000;
 
 /// Stems of which every text has one in front of its figures; lines without are passed over.
 const STEMS: [&str; 17] = [
@@ -45,9 +43,10 @@ const STEMS: [&str; 17] = [
 /// Length of the longest stem.
 const STEM_MOST: usize = 10;
 
-/// All events of a log. The same text again is counted, not listed.
-pub(super) fn scan(log: &Log<'_>) -> Vec<Event> {
-    let mut events: Vec<Event> = Vec::new();
+/// All events of a log, and how many more there were than are listed. The same text again is counted, not
+/// listed.
+pub(super) fn scan(log: &Log<'_>) -> (Vec<Event>, usize) {
+    let mut all = Found::default();
     // Lines that belong to a text that began before.
     let mut used: BTreeSet<usize> = BTreeSet::new();
     for index in candidates(log) {
@@ -65,13 +64,10 @@ pub(super) fn scan(log: &Log<'_>) -> Vec<Event> {
         found.sort_by_key(|(at, ..)| *at);
         for (.., event) in found {
             used.extend(event.further.iter().copied());
-            add(&mut events, event);
-        }
-        if events.len() >= EVENTS_MOST {
-            break;
+            all.add(event);
         }
     }
-    settle(events)
+    (settle(all.events), all.unlisted)
 }
 
 /// Lines in which a text may begin: those with a stem, the line in front of one, and those that

@@ -1,26 +1,67 @@
 //! Which of the texts that were found count: the same again is counted, not listed, and what only repeats
 //! or talks about another is left out.
 
-use super::event::{Event, Form, Kind};
+use std::collections::hash_map::Entry;
 
-/// Adds an event, or counts it with an equal one.
-pub(super) fn add(events: &mut Vec<Event>, event: Event) {
-    let same = events.iter_mut().rev().take(64).find(|e| {
-        e.kind == event.kind
-            && e.form == event.form
-            && e.numbers == event.numbers
-            && (e.tag == event.tag || event.numbers.any())
-            && e.words == event.words
-            && (event.numbers.any() || event.index.abs_diff(e.index) < 40)
-    });
-    match same {
-        Some(known) => {
-            known.times += 1;
-            known.cut &= event.cut;
-            known.hint = known.hint.or(event.hint);
-            known.age = known.age.or(event.age);
+use rustc_hash::FxHashMap;
+
+use super::event::{Event, Form, Kind, Numbers};
+
+/// Texts of one log that are listed; of more it is only said how many there are.
+const LISTED_MOST: usize = 10_000;
+
+/// Texts without figures count as the same within so many lines.
+const NEAR: usize = 40;
+
+/// What tells texts with figures apart.
+type Key = (Kind, Form, Numbers, &'static str);
+
+/// The texts of a log while it is read: each once, with how often it stands there. Its size is bounded,
+/// however many there are.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) events: Vec<Event>,
+    known: FxHashMap<Key, usize>,
+    /// Texts that were found when the list was full.
+    pub(super) unlisted: usize,
+}
+
+impl Found {
+    /// Adds an event, or counts it with an equal one.
+    pub(super) fn add(&mut self, event: Event) {
+        let same = if event.numbers.any() {
+            let key = (event.kind, event.form, event.numbers.clone(), event.words);
+            let full = self.events.len() >= LISTED_MOST;
+            match self.known.entry(key) {
+                Entry::Occupied(known) => Some(*known.get()),
+                Entry::Vacant(_) if full => None,
+                Entry::Vacant(new) => {
+                    new.insert(self.events.len());
+                    None
+                }
+            }
+        } else {
+            let near = self.events.iter().enumerate().rev().take(64).find(|(_, e)| {
+                e.kind == event.kind
+                    && e.form == event.form
+                    && !e.numbers.any()
+                    && e.tag == event.tag
+                    && e.words == event.words
+                    && event.index.abs_diff(e.index) < NEAR
+            });
+            near.map(|(at, _)| at)
+        };
+        match same {
+            Some(at) => {
+                let known = &mut self.events[at];
+                known.times += 1;
+                known.cut &= event.cut;
+                known.hint = known.hint.or(event.hint);
+                known.age = known.age.or(event.age);
+            }
+            None if self.events.len() >= LISTED_MOST => self.unlisted += 1,
+            None => self.events.push(event),
         }
-        None => events.push(event),
     }
 }
 

@@ -54,6 +54,8 @@ struct Look<'a> {
     source: Source<'a>,
     end: State,
     window: Option<Range<usize>>,
+    /// The history begins with an empty allocator: nothing happened before it.
+    whole: bool,
 }
 
 fn one(
@@ -103,7 +105,7 @@ fn one(
     let end = State::at_end(device, older);
     let clock = Clock::new(snapshot, number, device);
     let counted = verified.filter(|_| window.is_none());
-    let look = Look { snapshot, number, device, options, clock, source, end, window };
+    let look = Look { snapshot, number, device, options, clock, source, end, window, whole: empty };
     Ok(look.inspection(evidence, assumptions, counted))
 }
 
@@ -223,11 +225,14 @@ impl Look<'_> {
     fn peaks(&self, verified: Option<&Recording>) -> Peaks {
         let (curve, _) = self.source.curve();
         let is_replay = matches!(self.source, Source::Replay(_));
+        // More may have been held before a history that began in mid-run; a part of it that was asked
+        // for is all there.
+        let shown = self.whole || self.window.is_some();
         let peak = |high: High, family: Family, from_history: bool| {
             let counted = verified.and_then(|r| u64::try_from(r.stats.all(family).peak).ok());
             Peak {
                 bytes: counted.unwrap_or(high.bytes),
-                exact: counted.is_some() || from_history || is_replay,
+                exact: counted.is_some() || (from_history && shown) || is_replay,
                 when: self.clock.when(Some(self.event_within(high.step))),
             }
         };

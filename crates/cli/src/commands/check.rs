@@ -31,10 +31,10 @@ Examples:
   vramwise check rank*.pickle --max-peak-allocated 70GiB --junit memory.xml
   vramwise check snapshot.pickle --max-growth-per-step 0
 
-A limit is exceeded only by more than it. Where a peak is a lower bound (the recording began in
-mid-run), a bound below the limit passes and is marked. What cannot be checked does not pass: a file
-that cannot be read, one without a history or with figures that cannot be right, growth in fewer
-than four steps.
+A limit is exceeded only by more than it. What cannot be checked does not pass: a file that cannot
+be read, one without a history or with figures that cannot be right, growth in fewer than four
+steps, a peak that is only known as a lower bound (the recording began in mid-run) which is within
+the limit.
 Fragmentation is the share of reserved memory that no block used when most was reserved.
 Growth is what vramwise leaks finds.
 
@@ -57,13 +57,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = crate::args::size)]
     max_peak_allocated: Option<u64>,
     /// Largest share of reserved memory that may have been unused when most was reserved.
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = gates::share)]
     max_fragmentation: Option<Percent>,
     /// Most bytes that leaks may add in every step, together; 0 = nothing may leak.
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = crate::args::size)]
     max_growth_per_step: Option<u64>,
     /// Annotation that ends each step, for --max-growth-per-step.
-    #[arg(long, value_name = "NAME", requires = "max_growth_per_step")]
+    #[arg(long, value_name = "NAME", requires = "max_growth_per_step", value_parser = crate::args::marker)]
     marker: Option<String>,
     /// An older snapshot, or a directory with files of the same names, to compare the peaks with.
     #[arg(long, value_name = "OLD", value_hint = ValueHint::AnyPath)]

@@ -9,8 +9,6 @@ use super::super::event::Kind;
 use super::super::knowledge as known;
 use super::{Case, Diagnosis};
 
-/// Requests from here on are no tensor's: more than any host or card has.
-const ABSURD: u64 = 64 << 40;
 /// Cached bytes up to this part of the reserved ones are ordinary leftovers of rounding and small
 /// blocks.
 const LEFTOVERS: f64 = 0.05;
@@ -30,8 +28,7 @@ pub(super) fn beyond_numbers() -> Diagnosis {
 }
 
 pub(super) fn absurd(case: &Case<'_>, tried: u64) -> Option<Diagnosis> {
-    let beyond = case.account.total.is_some_and(|t| tried / 64 > t) || tried >= ABSURD;
-    beyond.then(|| {
+    Cause::is_absurd(tried, case.account.total).then(|| {
         Diagnosis::new(Cause::AbsurdRequest, 0.97, format!("{} in one tensor", Human(tried)))
             .because("no setting, batch size or card helps; look for a product of dimensions that should not be multiplied, or an index that overflowed")
     })

@@ -204,7 +204,11 @@ pub(super) const FAMILIES: &[Family] = &[
             ("llvmerror:outofmemory", Anywhere, "LLVM ERROR: out of memory"),
             ("ld:outofmemory", Anywhere, "ld: out of memory"),
             ("lld:error:outofmemory", Anywhere, "lld: error: out of memory"),
-            ("outofmemoryallocating{s}afteratotalof", Anywhere, "out of memory allocating … bytes after a total of"),
+            (
+                "outofmemoryallocating{s}afteratotalof",
+                Anywhere,
+                "out of memory allocating … bytes after a total of",
+            ),
         ],
     },
     Family {

@@ -26,6 +26,15 @@ impl FromStr for Percent {
     }
 }
 
+/// A part of a whole; for clap.
+pub(super) fn share(text: &str) -> Result<Percent, String> {
+    let percent: Percent = text.parse()?;
+    if percent.0 > 100.0 {
+        return Err("a share is at most 100%".to_owned());
+    }
+    Ok(percent)
+}
+
 /// What must not be exceeded; `None` = not checked.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Limits {
@@ -104,6 +113,11 @@ impl Verdict {
 impl Outcome {
     fn of(passed: bool) -> Self {
         if passed { Self::Passed } else { Self::Failed }
+    }
+
+    /// Of a figure that may be a lower bound, which is proof only above the limit.
+    fn of_bound(passed: bool, exact: bool) -> Self {
+        if passed && !exact { Self::Unchecked } else { Self::of(passed) }
     }
 }
 
@@ -191,7 +205,7 @@ impl Maker<'_> {
             value: Bytes { bytes: peak.bytes, exact: peak.exact }.human(),
             measured: Some(peak.bytes as f64),
             exact: peak.exact,
-            outcome: Outcome::of(over == 0),
+            outcome: Outcome::of_bound(over == 0, peak.exact),
             reason,
             ..verdict
         }
@@ -295,14 +309,15 @@ impl Maker<'_> {
             measured: Some(now.bytes as f64),
             allowed,
             exact,
-            outcome: Outcome::of(passed),
+            outcome: Outcome::of_bound(passed, now.exact),
             reason,
             ..unknown
         }
     }
 }
 
-const LOWER_BOUND: &str = "a lower bound: the recording does not tell the whole";
+const LOWER_BOUND: &str =
+    "a lower bound: the recording does not tell the whole, so that it may have been more";
 
 #[cfg(test)]
 mod tests {
@@ -316,6 +331,12 @@ mod tests {
         for wrong in ["", "-1%", "NaN", "inf", "10GiB", "%"] {
             assert!(wrong.parse::<Percent>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_share_is_no_more_than_the_whole() {
+        assert_eq!(share("100%"), Ok(Percent(100.0)));
+        assert!(share("200%").is_err() && share("-1%").is_err());
     }
 
     fn peak(bytes: u64, exact: bool) -> Peak {
@@ -335,7 +356,9 @@ mod tests {
         assert!(!check(101).passed() && check(101).reason.is_some());
         assert_eq!(maker.bytes("peak-reserved", "reserved", None, 100).outcome, Outcome::Unchecked);
         let bound = maker.bytes("peak-reserved", "reserved", Some(&peak(100, false)), 100);
-        assert!(bound.passed() && bound.reason.is_some());
+        assert!(bound.outcome == Outcome::Unchecked && bound.reason.is_some());
+        let bound = maker.bytes("peak-reserved", "reserved", Some(&peak(101, false)), 100);
+        assert_eq!(bound.outcome, Outcome::Failed);
     }
 
     #[test]
