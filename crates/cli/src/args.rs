@@ -119,6 +119,28 @@ pub(crate) fn frames(text: &str) -> Result<usize, String> {
     }
 }
 
+/// Reads the name of an annotation; for clap.
+pub(crate) fn marker(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() {
+        return Err(
+            "an empty name is part of every name; write one, or leave the option out".to_owned()
+        );
+    }
+    Ok(text.to_owned())
+}
+
+/// Reads a number of variations; for clap.
+pub(crate) fn variations(text: &str) -> Result<u32, String> {
+    const MOST: u32 = 10_000;
+    match text.parse::<u64>() {
+        Ok(number) => u32::try_from(number)
+            .ok()
+            .filter(|n| *n <= MOST)
+            .ok_or_else(|| format!("at most {MOST} variations are tried; a few dozen tell enough")),
+        Err(_) => Err("write how many variations, such as 20".to_owned()),
+    }
+}
+
 /// Reads the memory of a card; for clap.
 pub(crate) fn card(text: &str) -> Result<u64, String> {
     let bytes = vramwise_types::parse_size(text).map_err(|error| error.to_string())?;
@@ -163,6 +185,14 @@ pub(crate) fn torch(text: &str) -> Result<TorchVersion, String> {
 mod tests {
     use super::*;
     use clap::CommandFactory as _;
+
+    #[test]
+    fn what_says_nothing_or_too_much_is_refused() {
+        assert!(marker("").is_err() && marker(" ").is_err() && marker("step").is_ok());
+        assert_eq!((variations("0"), variations("10000")), (Ok(0), Ok(10_000)));
+        assert!(variations("1000000000").is_err_and(|why| why.contains("10000")));
+        assert!(variations("99999999999999").is_err() && variations("-1").is_err());
+    }
 
     #[test]
     fn the_grammar_is_consistent() {

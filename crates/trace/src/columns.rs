@@ -199,6 +199,9 @@ impl Columns {
                 (Key::Filename, Some(id)) => frame.filename = StringId(id.0),
                 (Key::Line, _) => {
                     let line = unsigned(value, tables).ok().and_then(|n| u32::try_from(n).ok());
+                    if line.is_none() {
+                        self.odd(Kind::Frame, key, value, tables);
+                    }
                     frame.line = line.unwrap_or(0);
                 }
                 (Key::Name | Key::Filename, None) => self.odd(Kind::Frame, key, value, tables),

@@ -31,7 +31,9 @@ pub struct Candidate {
     pub conf: String,
     /// Highest bytes held, with the driver's addresses as modelled.
     pub peak_reserved: u64,
-    /// Lowest and highest of that over the address orders tried.
+    /// Most that was in use at one time in the program that held most: what its peak is compared with.
+    pub live_of_peak: u64,
+    /// Lowest and highest of `peak_reserved` over the address orders tried.
     pub peak_reserved_range: (u64, u64),
     /// Highest bytes handed out (rounding included).
     pub peak_allocated: u64,

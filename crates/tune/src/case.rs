@@ -14,6 +14,8 @@ pub struct Case {
     pub program: Program,
     /// The device calls of the recording, for the addresses of new segments.
     pub calls: Arc<[DeviceCall]>,
+    /// Bytes that this program may hold, where no capacity is given for all.
+    pub capacity: Option<u64>,
 }
 
 impl Case {
@@ -23,6 +25,7 @@ impl Case {
             name: name.into(),
             program: recording.program.clone(),
             calls: Arc::clone(&recording.calls),
+            capacity: None,
         }
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Common {
     pub(crate) version: TorchVersion,
     pub(crate) capacity: Option<u64>,
     pub(crate) total: Option<u64>,
+    /// Whether a program's own capacity holds for it.
+    pub(crate) own_capacity: bool,
 }
 
 /// Looks at the allocator whenever it holds more than ever before.
@@ -62,9 +64,9 @@ const OTHER_ORDERS: [Addresses; 2] = [Addresses::Rising, Addresses::Falling];
 /// Further orders for the settings that the report shows.
 const FINAL_ORDERS: [Addresses; 2] = [Addresses::Shuffled(1), Addresses::Shuffled(2)];
 
-fn conditions(setting: &Setting, common: &Common, addresses: Addresses) -> Conditions {
+fn conditions(setting: &Setting, common: &Common, case: &Case, addresses: Addresses) -> Conditions {
     Conditions {
-        limit: common.capacity,
+        limit: common.capacity.or(case.capacity.filter(|_| common.own_capacity)),
         total: common.total,
         addresses,
         ..Conditions::new(setting.config.clone(), common.version)
@@ -76,10 +78,14 @@ pub(crate) fn evaluate(setting: &Setting, cases: &[Case], common: &Common) -> Ca
     let mut candidate = empty(setting);
     for case in cases {
         let mut at_peak = AtPeak::default();
-        let conditions = conditions(setting, common, Addresses::Driver);
+        let conditions = conditions(setting, common, case, Addresses::Driver);
         let outcome =
             what_if_observed(&case.program, &case.calls, &conditions, &mut at_peak, &mut NoHistory);
+        let before = candidate.peak_reserved;
         add(&mut candidate, &outcome, &at_peak);
+        if candidate.peak_reserved > before {
+            candidate.live_of_peak = case.program.peak_live_bytes();
+        }
     }
     candidate.peak_reserved_range = (candidate.peak_reserved, candidate.peak_reserved);
     candidate
@@ -94,7 +100,7 @@ pub(crate) fn widen(candidate: &mut Candidate, cases: &[Case], common: &Common, 
     let orders = if last { &FINAL_ORDERS } else { &OTHER_ORDERS };
     for order in orders {
         let peaks = cases.iter().map(|case| {
-            let conditions = conditions(&setting, common, order.clone());
+            let conditions = conditions(&setting, common, case, order.clone());
             let outcome = vramwise_replay::what_if(&case.program, &case.calls, &conditions);
             bytes(outcome.stats.all(Family::ReservedBytes).peak)
         });
@@ -109,6 +115,7 @@ fn empty(setting: &Setting) -> Candidate {
         config: setting.config.clone(),
         conf: setting.conf.clone(),
         peak_reserved: 0,
+        live_of_peak: 0,
         peak_reserved_range: (0, 0),
         peak_allocated: 0,
         oom_runs: 0,

@@ -29,7 +29,7 @@ pub(crate) fn variations(case: &Case, count: u32, seed: u64) -> Option<Vec<Case>
         return None;
     }
     let mut random = Random(seed ^ 0x6a09_e667_f3bc_c909);
-    let mut cases = Vec::with_capacity(count as usize);
+    let mut cases = Vec::new();
     for n in 0..count {
         let mut order = Vec::with_capacity(pieces.len());
         for (i, piece) in pieces.iter().enumerate() {
@@ -40,6 +40,7 @@ pub(crate) fn variations(case: &Case, count: u32, seed: u64) -> Option<Vec<Case>
             name: format!("{} (variation {})", case.name, n + 1),
             program: assemble(&case.program, picked),
             calls: Arc::clone(&case.calls),
+            capacity: case.capacity,
         });
     }
     Some(cases)
@@ -240,7 +241,7 @@ mod tests {
     }
 
     fn case(steps: u32) -> Case {
-        Case { name: "x".to_owned(), program: program(steps), calls: Arc::from([]) }
+        Case { name: "x".to_owned(), program: program(steps), calls: Arc::from([]), capacity: None }
     }
 
     #[test]
@@ -278,7 +279,7 @@ mod tests {
         }
         program.events = (0..program.ops.len() as u32).collect();
         program.slots = 40;
-        let case = Case { name: "x".to_owned(), program, calls: Arc::from([]) };
+        let case = Case { name: "x".to_owned(), program, calls: Arc::from([]), capacity: None };
         let variations = variations(&case, 4, 3).expect("twenty steps repeat");
         for v in &variations {
             let mut live = std::collections::BTreeSet::new();

@@ -107,13 +107,17 @@ pub fn tune_until(
         ));
     }
     let cases = varied.as_slice();
-    let common =
-        Common { version: options.version, capacity: options.capacity, total: options.total };
+    let common = Common {
+        version: options.version,
+        capacity: options.capacity,
+        total: options.total,
+        own_capacity: true,
+    };
     let sizes = sizes::large_sizes(cases);
     let terrain = Terrain {
         version: options.version,
         sizes: &sizes,
-        limited: options.capacity.is_some(),
+        limited: options.capacity.is_some() || cases.iter().any(|case| case.capacity.is_some()),
         baseline: &options.baseline,
     };
     let mut search = Search { cases, common, options, progress, stop, tried: Vec::new() };
@@ -263,11 +267,12 @@ impl Search<'_> {
 
 /// The peak that a setting reaches when nothing limits it.
 fn unlimited_peak(candidate: &Candidate, cases: &[Case], common: &Common) -> u64 {
-    if common.capacity.is_none() {
+    if common.capacity.is_none() && cases.iter().all(|case| case.capacity.is_none()) {
         return candidate.peak_reserved;
     }
     let setting = Setting { config: candidate.config.clone(), conf: candidate.conf.clone() };
-    evaluate(&setting, cases, &Common { capacity: None, ..*common }).peak_reserved
+    evaluate(&setting, cases, &Common { capacity: None, own_capacity: false, ..*common })
+        .peak_reserved
 }
 
 fn finish(

@@ -156,11 +156,13 @@ pub(super) fn refused(why: &Refusal, file: &str) -> Failure {
             Failure::new(format!("there is no device {number}: the file has {count}"))
                 .hint("vramwise validate lists the devices of a file")
         }
-        Refusal::Nothing => Failure::new("there is nothing to inspect: no segments and no history")
-            .hint(
-                "call torch.cuda.memory._record_memory_history(max_entries=1_000_000) at the start \
+        Refusal::Nothing => Failure::new(format!(
+            "{file}: there is nothing to inspect: no segments and no history"
+        ))
+        .hint(
+            "call torch.cuda.memory._record_memory_history(max_entries=1_000_000) at the start \
                  of the program, and torch.cuda.memory._dump_snapshot() while memory is in use",
-            ),
+        ),
         Refusal::NoEvent(event, 0) => {
             Failure::new(format!("--at names event {event}, but the file has no history"))
                 .hint("--at end shows the state when the snapshot was taken")

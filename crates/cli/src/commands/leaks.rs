@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     files: Vec<PathBuf>,
     /// Annotation (or user_metadata) that ends each step, in full or a part of it.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = crate::args::marker)]
     marker: Option<String>,
     /// Frames of the user's own code that name a place.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::args::frames)]

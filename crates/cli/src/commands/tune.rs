@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = crate::args::size)]
     pub(crate) capacity: Option<u64>,
     /// Also try each setting on N random variations of the history.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = crate::args::variations)]
     pub(crate) jitter: u32,
     /// Seed of the variations; the same seed gives the same report.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -100,12 +100,21 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
         ));
     }
     let mut options = TuneOptions::new(version, baseline);
-    options.capacity = args.capacity.or_else(|| recorded_capacity(&inputs));
+    options.capacity = args.capacity.or_else(|| match inputs.as_slice() {
+        [one] => recorded_capacity(one),
+        _ => None,
+    });
     options.total = args.total;
     options.jitter = args.jitter;
     options.seed = args.seed;
     options.candidates = args.candidates;
-    let cases: Vec<Case> = inputs.iter().map(|i| Case::new(i.file.clone(), &i.recording)).collect();
+    let case = |input: &Input| {
+        let mut case = Case::new(input.file.clone(), &input.recording);
+        case.capacity = recorded_capacity(input);
+        case
+    };
+    let cases: Vec<Case> = inputs.iter().map(case).collect();
+    affordable(args.jitter, &cases)?;
     let progress = context.progress("trying settings", args.candidates as u64);
     let told = |done, total| {
         progress.set_total(total as u64);
@@ -125,11 +134,23 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     Ok(if fits { Status::Fine } else { Status::Finding })
 }
 
-/// The capacity that failed requests of the recordings point to; the question then is which settings would
+/// The capacity that failed requests of a recording point to; the question then is which settings would
 /// have fitted.
-fn recorded_capacity(inputs: &[Input]) -> Option<u64> {
-    let failed = inputs.iter().filter(|input| !input.recording.ooms.is_empty());
-    failed.filter_map(|input| input.recording.limit).max()
+fn recorded_capacity(input: &Input) -> Option<u64> {
+    input.recording.limit.filter(|_| !input.recording.ooms.is_empty())
+}
+
+/// Operations that all variations together may have: they are held in memory at one time.
+const OPERATIONS_MOST: u64 = 100_000_000;
+
+/// Refuses more variations than memory is there for.
+fn affordable(jitter: u32, cases: &[Case]) -> Result<(), Failure> {
+    let each = cases.iter().map(|case| case.program.ops.len() as u64).sum::<u64>().max(1);
+    if u64::from(jitter).saturating_mul(each) <= OPERATIONS_MOST {
+        return Ok(());
+    }
+    Err(Failure::new(format!("--jitter {jitter} is too much for histories of this length"))
+        .hint(format!("--jitter {} is the most for these files", OPERATIONS_MOST / each)))
 }
 
 /// Whether figures from this recording's program can be believed: everything up to its end was

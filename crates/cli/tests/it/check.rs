@@ -189,3 +189,26 @@ fn two_outputs_are_two_files_and_no_summary_costs_the_report() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stdout).contains("a.pickle"));
 }
+
+#[test]
+fn a_peak_that_may_have_been_more_passes_no_limit() {
+    const RING: &str = "testdata/snapshots/ring_fuzz__expandable.snapshot.pickle.gz";
+    for (limit, checked) in [("4.92GiB", false), ("4.8GiB", true)] {
+        let output = check(&[RING, "--max-peak-reserved", limit, "--json"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{limit}");
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let made = &report["checks"][0];
+        assert_eq!((&made["checked"], &made["exact"]), (&checked.into(), &false.into()), "{made}");
+        assert_eq!(made["passed"], false, "{made}");
+    }
+}
+
+#[test]
+fn limits_and_names_that_mean_nothing_are_refused() {
+    for args in [
+        &[DEFAULT, "--max-fragmentation", "200%"][..],
+        &[DEFAULT, "--max-growth-per-step", "0", "--marker", ""],
+    ] {
+        assert_eq!(check(args).output().unwrap().status.code(), Some(2), "{args:?}");
+    }
+}

@@ -51,3 +51,8 @@ fn a_leak_is_told_in_json() {
     assert_eq!(device["leaks"][0]["bytes_per_step"], 205_852_672);
     assert_eq!(device["leaks"][0]["place"], "train.py:182 w_leak");
 }
+
+#[test]
+fn an_empty_marker_is_refused() {
+    assert_eq!(leaks(&[LEAK, "--marker", ""]).output().unwrap().status.code(), Some(2));
+}

@@ -118,3 +118,16 @@ fn an_input_is_never_written_over() {
     assert_eq!(room.vramwise(&all).output().expect("it runs").status.code(), Some(2));
     assert_eq!(room.read("in.gz"), recording);
 }
+
+#[test]
+fn a_fraction_of_a_card_of_unknown_size_is_warned_of() {
+    let warned = |args: &[&str]| {
+        let output = replay(args).output().expect("it runs");
+        String::from_utf8_lossy(&output.stderr).contains("give the card's size with --total")
+    };
+    let conf = "per_process_memory_fraction:0.5";
+    assert!(warned(&[OOM, "--conf", conf]));
+    assert!(warned(&[OOM, "--conf-at", &format!("10={conf}")]));
+    assert!(!warned(&[OOM, "--conf", conf, "--total", "80GiB"]));
+    assert!(!warned(&[OOM, "--conf", "max_split_size_mb:128"]));
+}

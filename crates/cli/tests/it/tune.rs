@@ -106,3 +106,47 @@ fn an_option_that_was_not_tried_is_not_said_to_be_useless() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("max_split_size_mb was not tried alone"), "{text}");
 }
+
+#[test]
+fn a_limit_guessed_from_one_file_is_not_imposed_on_another() {
+    const MOE: &str = "testdata/snapshots/moe__default.snapshot.pickle.gz";
+    const OOM: &str = "testdata/snapshots/oom_fragmented__default.snapshot.pickle.gz";
+    let json = |files: &[&str]| -> serde_json::Value {
+        let output = tune(files).args(["--candidates", "4", "--json"]).output().expect("it runs");
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let (alone, both) = (json(&[MOE]), json(&[MOE, OOM]));
+    assert!(both["capacity_bytes"].is_null());
+    // What the larger program needs is what it needs alone, not squeezed into the other's limit.
+    let peak = |report: &serde_json::Value| report["baseline"]["peak_reserved_bytes"].as_u64();
+    assert_eq!(peak(&alone), peak(&both));
+    assert_eq!(both["baseline"]["oom_rate"], 0.5);
+    let assumed = both["assumptions"].to_string();
+    assert!(assumed.contains("holds for this file alone"), "{assumed}");
+    let text = |files: &[&str]| {
+        let output = tune(files).args(["--candidates", "4"]).output().expect("it runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let ratio = |text: &str| {
+        let (_, behind) = text.split_once("at one time; now ").expect("a ratio");
+        behind.split(',').next().map(str::to_owned)
+    };
+    assert_eq!(ratio(&text(&[MOE])), ratio(&text(&[MOE, OOM])));
+}
+
+#[test]
+fn what_does_not_fit_a_card_is_said_with_its_size_and_not_recommended() {
+    let output = tune(&[LSTM, "--candidates", "4", "--total", "1GiB"]).output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("nothing fits a card of 1.00 GiB:"), "{text}");
+    assert!(text.contains("← nearest") && !text.contains("← recommended"), "{text}");
+}
+
+#[test]
+fn more_variations_than_memory_is_there_for_are_refused() {
+    for (number, words) in [("1000000000", "at most 10000"), ("10000", "is the most for these")] {
+        let output = tune(&[LSTM, "--jitter", number]).output().expect("it runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && told.contains(words), "{told}");
+    }
+}

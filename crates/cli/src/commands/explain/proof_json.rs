@@ -15,6 +15,8 @@ pub(super) struct Verified {
     not_exact_reason: Option<String>,
     conf: String,
     peak_reserved_bytes: Option<u64>,
+    /// Most bytes held in a replay under `--capacity`, where nothing fails under it.
+    peak_reserved_under_capacity_bytes: Option<u64>,
     recorded_failures: usize,
     fails: bool,
     assumptions: Vec<String>,
@@ -108,6 +110,7 @@ impl Verified {
             not_exact_reason,
             conf: device.conf.clone(),
             peak_reserved_bytes: device.peak_reserved,
+            peak_reserved_under_capacity_bytes: device.peak_under_capacity,
             recorded_failures: device.recorded_failures,
             fails: device.failure.is_some(),
             assumptions: device.assumptions.clone(),

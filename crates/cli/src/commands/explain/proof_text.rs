@@ -35,9 +35,14 @@ impl Page {
         match &device.failure {
             Some(failure) => self.failure(text, failure, device, top),
             None => {
-                let peak = device.peak_reserved.map_or_else(String::new, |bytes| {
-                    format!("; at most {} was reserved", Human(bytes))
+                let recorded = device.peak_reserved.map(|bytes| match device.capacity {
+                    Some(_) => format!("; the recording had at most {} reserved", Human(bytes)),
+                    None => format!("; at most {} was reserved", Human(bytes)),
                 });
+                let replayed = device
+                    .peak_under_capacity
+                    .map(|bytes| format!("; a replay under it reserves at most {}", Human(bytes)));
+                let peak: String = replayed.into_iter().chain(recorded).collect();
                 let (under, ask) = match device.capacity {
                     Some(bytes) => (format!(" under {}", Human(bytes)), ""),
                     None => (String::new(), " --capacity SIZE asks what would happen on less."),

@@ -102,8 +102,15 @@ impl Page {
                 1 => "1 out-of-memory error".to_owned(),
                 n => counted(n as u64, "different out-of-memory error"),
             };
+            let more = match report.unlisted {
+                0 => String::new(),
+                n => format!(
+                    " (the list was full then; {} behind it that are none of these)",
+                    counted(n as u64, "error")
+                ),
+            };
             let file = self.style.bold(&printable(file));
-            let _ = writeln!(text, "{file}: {errors}{version}\n");
+            let _ = writeln!(text, "{file}: {errors}{more}{version}\n");
         }
         if found.len() > IN_FULL {
             text.push_str(&self.table(found));

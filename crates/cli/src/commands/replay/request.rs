@@ -88,6 +88,14 @@ impl Request {
             current = input::settings_onto(&current, &change.conf, version)?;
             changes.push((event, current.clone()));
         }
+        let fraction = |config: &Config| config.per_process_memory_fraction < 1.0;
+        let asked = conf.iter().chain(changes.iter().map(|(_, config)| config));
+        if args.total.is_none() && asked.into_iter().any(fraction) {
+            context.warn(
+                "per_process_memory_fraction is a part of the card's memory, which is not known here, so that \
+                 it limits nothing: give the card's size with --total, or the limit itself with --capacity",
+            );
+        }
         let addresses =
             args.addresses.as_deref().map(|path| segment_addresses(path, context)).transpose()?;
         Ok(Self {

@@ -24,11 +24,13 @@ pub(super) struct DropInReport {
 
 impl DropInReport {
     pub(super) fn new(options: &TuneOptions, inputs: &[Input]) -> Self {
-        let limit = options.capacity;
         let total = options.total.unwrap_or(ANY_CARD);
-        let params = DropInParams { limit, ..DropInParams::default() };
-        let outcomes: Vec<_> =
-            inputs.iter().map(|i| drop_in(&i.recording.program, params, total)).collect();
+        let replay = |input: &Input| {
+            let limit = options.capacity.or_else(|| super::recorded_capacity(input));
+            let params = DropInParams { limit, ..DropInParams::default() };
+            drop_in(&input.recording.program, params, total)
+        };
+        let outcomes: Vec<_> = inputs.iter().map(replay).collect();
         let worst = outcomes.iter().max_by_key(|o| o.peak_held_bytes);
         Self {
             peak_held_bytes: worst.map_or(0, |o| o.peak_held_bytes),

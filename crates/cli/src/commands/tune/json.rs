@@ -3,7 +3,7 @@
 use serde::Serialize;
 use vramwise_model::settings;
 use vramwise_tune::{Report as Found, TuneOptions};
-use vramwise_types::TorchVersion;
+use vramwise_types::{Human, TorchVersion};
 
 use super::Input;
 
@@ -128,7 +128,7 @@ impl Report {
             load: Load { kind: found.load.kind.describe(), why: found.load.reasons() },
             options: found.effects.iter().map(option).collect(),
             runs_per_candidate: found.runs,
-            assumptions: assumptions(inputs, found),
+            assumptions: assumptions(inputs, found, options.capacity),
             warnings: inputs.iter().flat_map(|i| i.warnings.clone()).collect(),
         }
     }
@@ -161,7 +161,7 @@ pub(super) fn env_alternatives(conf: &str, version: TorchVersion) -> Vec<String>
     if conf.is_empty() { Vec::new() } else { others.map(|v| format!("{v}={conf}")).collect() }
 }
 
-pub(super) fn assumptions(inputs: &[Input], found: &Found) -> Vec<String> {
+pub(super) fn assumptions(inputs: &[Input], found: &Found, capacity: Option<u64>) -> Vec<String> {
     let several = inputs.len() > 1;
     let of = |input: &Input| {
         let name = if several { format!("{}: ", input.file) } else { String::new() };
@@ -169,6 +169,17 @@ pub(super) fn assumptions(inputs: &[Input], found: &Found) -> Vec<String> {
     };
     let mut all: Vec<String> = inputs.iter().flat_map(of).collect();
     all.extend(found.notes.iter().cloned());
+    if several && capacity.is_none() {
+        all.extend(inputs.iter().filter_map(|input| {
+            let bytes = super::recorded_capacity(input)?;
+            Some(format!(
+                "{}: its failed request points to a capacity of {}, which holds for this file alone \
+                 (--capacity sets one for all)",
+                input.file,
+                Human(bytes)
+            ))
+        }));
+    }
     if inputs.iter().any(|input| !input.recording.ooms.is_empty()) {
         all.push(
             "the recorded program ran out of memory: its history shows what it did then, so that \

@@ -25,7 +25,7 @@ pub(super) fn render(
     }
     text.push('\n');
     recommendation(&mut text, options, report, style);
-    figures(&mut text, report);
+    figures(&mut text, report, inputs.len() > 1);
     super::drop_in::render(&mut text, drop_in, style);
     let _ = writeln!(text, "\n{}", style.bold("settings tried"));
     text.push_str(&table(options, report, context).render(style, context.width()));
@@ -39,7 +39,7 @@ pub(super) fn render(
         let _ = writeln!(text, "  - {reason}");
     }
     let _ = writeln!(text, "\n{}", style.bold("assumptions"));
-    for line in json::assumptions(inputs, report) {
+    for line in json::assumptions(inputs, report, options.capacity) {
         let _ = writeln!(text, "  - {}", printable(&line));
     }
     let warnings: Vec<&String> = inputs.iter().flat_map(|i| &i.warnings).collect();
@@ -126,9 +126,10 @@ fn recommendation(text: &mut String, options: &TuneOptions, report: &Report, sty
         let failing = |c: &Candidate| format!("{} of {} replays", c.oom_runs, c.runs);
         let _ = writeln!(
             text,
-            "  out of memory at {}  now {}, recommended {}",
+            "  out of memory at {}  now {}, {} {}",
             Human(capacity),
             failing(baseline),
+            chosen(best),
             failing(best)
         );
     }
@@ -136,16 +137,28 @@ fn recommendation(text: &mut String, options: &TuneOptions, report: &Report, sty
 
 /// Said first: what is recommended then is only the nearest to fitting.
 fn nothing_fits(text: &mut String, options: &TuneOptions, best: &Candidate, style: Style) {
-    let capacity = options.capacity.map_or(String::new(), |bytes| Human(bytes).to_string());
+    let what = match (options.capacity, options.total) {
+        (Some(bytes), _) => {
+            format!("nothing fits {}: no setting tried keeps this program within it", Human(bytes))
+        }
+        (None, Some(bytes)) => format!(
+            "nothing fits a card of {}: no setting tried keeps this program within it",
+            Human(bytes)
+        ),
+        (None, None) => {
+            "nothing fits: under every setting tried a file exceeds the limit that its own failed \
+                         request points to"
+                .to_owned()
+        }
+    };
     let needs = best
         .smallest_capacity
         .map_or(String::new(), |bytes| format!("; the nearest needs {}", Human(bytes)));
-    let line =
-        format!("nothing fits {capacity}: no setting tried keeps this program within it{needs}");
+    let line = format!("{what}{needs}");
     let _ = writeln!(text, "{}\n", style.bad(&line));
 }
 
-fn figures(text: &mut String, report: &Report) {
+fn figures(text: &mut String, report: &Report, several: bool) {
     let baseline = &report.candidates[report.baseline];
     let best = &report.candidates[report.recommended];
     let smallest =
@@ -156,14 +169,21 @@ fn figures(text: &mut String, report: &Report) {
         smallest(best),
         smallest(baseline)
     );
-    let over = |c: &Candidate| ratio(c.worst_peak(), report.peak_live);
+    let over = |c: &Candidate| ratio(c.worst_peak(), c.live_of_peak);
     let _ = writeln!(
         text,
-        "  physical limit           {}: the most that was in use at one time; now {}, recommended {}",
+        "  physical limit           {}: the most that was in use at one time; now {}, {} {}{}",
         Human(report.peak_live),
         over(baseline),
-        over(best)
+        chosen(best),
+        over(best),
+        if several { " (each peak over what its own file had in use)" } else { "" }
     );
+}
+
+/// What the setting at the top of the report is called.
+fn chosen(best: &Candidate) -> &'static str {
+    if best.oom_runs > 0 { "nearest" } else { "recommended" }
 }
 
 /// `1.90×`.
@@ -173,7 +193,7 @@ fn ratio(bytes: u64, live: u64) -> String {
 }
 
 fn table(options: &TuneOptions, report: &Report, context: &Context) -> Table {
-    let limited = options.capacity.is_some();
+    let limited = options.capacity.is_some() || report.candidates.iter().any(|c| c.oom_runs > 0);
     let ranged =
         report.candidates.iter().any(|c| c.peak_reserved_range.0 != c.peak_reserved_range.1);
     let mut columns = vec![Column::wrapped("settings"), Column::right("peak reserved")];
@@ -204,7 +224,7 @@ fn table(options: &TuneOptions, report: &Report, context: &Context) -> Table {
             }
         };
         let mark = if i == report.recommended {
-            " ← recommended"
+            if c.oom_runs > 0 { " ← nearest" } else { " ← recommended" }
         } else if i == report.baseline {
             " ← now"
         } else {
@@ -222,7 +242,7 @@ fn table(options: &TuneOptions, report: &Report, context: &Context) -> Table {
                 format!("from {}", Human(low))
             }));
         }
-        row.push(Cell::from(ratio(c.worst_peak(), report.peak_live)));
+        row.push(Cell::from(ratio(c.worst_peak(), c.live_of_peak)));
         row.push(Cell::from(c.smallest_capacity.map_or("-".to_owned(), |b| Human(b).to_string())));
         if limited {
             row.push(Cell::from(format!("{:.0} %", c.oom_rate() * 100.0)));
