@@ -144,8 +144,9 @@ fn what_does_not_fit_a_card_is_said_with_its_size_and_not_recommended() {
 
 #[test]
 fn more_variations_than_memory_is_there_for_are_refused() {
+    const MOE: &str = "testdata/snapshots/moe__default.snapshot.pickle.gz";
     for (number, words) in [("1000000000", "at most 10000"), ("10000", "is the most for these")] {
-        let output = tune(&[LSTM, "--jitter", number]).output().expect("it runs");
+        let output = tune(&[MOE, "--jitter", number]).output().expect("it runs");
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(2) && told.contains(words), "{told}");
     }

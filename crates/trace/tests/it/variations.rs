@@ -221,6 +221,17 @@ fn annotations_inside_a_history_are_kept_in_place() {
 }
 
 #[test]
+fn a_line_that_no_file_has_is_mentioned() {
+    let warned = |line: i128| {
+        let frame = with(frame("f", 1), "line", Py::Int(line));
+        let event = with(event("alloc", BASE, 500), "frames", list([frame]));
+        let data = with(snapshot(), "device_traces", list([list([event])]));
+        codes(&read(&data)).contains(&"odd-values")
+    };
+    assert!(!warned(7) && warned(1 << 40) && warned(-1));
+}
+
+#[test]
 fn frames_may_be_absent_none_or_have_more_keys() {
     let plain = event("alloc", BASE, 5);
     let fx = with(frame("f", 3), "fx_node_op", text("call"));

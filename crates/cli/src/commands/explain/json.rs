@@ -19,6 +19,8 @@ pub(super) struct Report {
     #[serde(flatten)]
     first: Event,
     events: Vec<Event>,
+    /// Errors of logs that are not in `events`, whose list was full.
+    unlisted: usize,
     settings: Vec<Settings>,
     torch_version: Option<String>,
     /// The devices of the snapshots among the files.
@@ -164,6 +166,7 @@ impl Report {
             schema: 1,
             first: first.unwrap_or_else(|| Event::none(snapshots.is_empty(), is_empty, unknown)),
             events,
+            unlisted: logs().map(|(_, r)| r.unlisted).sum(),
             settings: settings.collect(),
             torch_version: version.map(|v| v.to_string()),
             snapshots,
