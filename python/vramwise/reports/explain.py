@@ -102,6 +102,8 @@ class Verified:
     not_exact_reason: str | None
     conf: str
     peak_reserved_bytes: int | None
+    peak_reserved_under_capacity_bytes: int | None
+    """Most bytes held in a replay under ``--capacity``, where nothing fails under it."""
     recorded_failures: int
     fails: bool
     assumptions: list[str]
@@ -292,6 +294,8 @@ class ExplainReport(BaseReport):
     replay: Failed | None
     """What the replay of a snapshot shows; null for a text."""
     events: list[Event]
+    unlisted: int
+    """Errors of logs that are not in ``events``, whose list was full."""
     settings: list[Settings]
     torch_version: str | None
     snapshots: list[Verified]
