@@ -9,6 +9,7 @@ use super::knowledge::{self as known, Fact};
 use super::phase::Phase;
 use super::surroundings::Surroundings;
 
+mod holders;
 mod rules;
 
 /// A cause and why.
@@ -76,8 +77,8 @@ fn caching(case: &Case<'_>) -> Diagnosis {
         rules::larger_than_card,
         rules::single_allocation,
         rules::refused_although_free,
-        rules::other_process,
-        rules::own_outside,
+        holders::other_process,
+        holders::own_outside,
         rules::fragmentation,
         rules::private_pools,
         rules::free_not_told,
