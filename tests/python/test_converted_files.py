@@ -2,9 +2,10 @@
 
 Each test needs a program or package that is not part of this project, and is skipped where it is not installed:
 `cargo xtask test --tools` installs what `requirements-tools.txt` names. PyTorch is tried where it happens to be there;
-Perfetto's trace processor is a program that its package fetches by itself, so it is tried only where
-PERFETTO_TRACE_PROCESSOR names one. Without it a trace is held against the documented format (the trace event format
-in JSON), event by event, and put into the classes of Perfetto's package that describe its own files.
+Perfetto's trace processor is a program that its package fetches by itself, so it is tried here only where
+PERFETTO_TRACE_PROCESSOR names one; ``test_perfetto_import.py`` runs the one of its user interface. Without either a
+trace is held against the documented format (the trace event format in JSON), event by event, and put into the classes
+of Perfetto's package that describe its own files.
 """
 
 import contextlib

@@ -80,7 +80,9 @@ fn write_device<W: Write>(
             "args": {"event": i, "size_bytes": events.size[i], "device_free_bytes": events.addr[i]},
         }))?;
     }
-    let row = rows(trace, pid, 1, "annotations", annotations(snapshot, number, device))?;
+    // Viewers take the thread with the number of its process for the main one and put it above the others.
+    let first = pid;
+    let row = rows(trace, pid, first, "annotations", annotations(snapshot, number, device))?;
     rows(trace, pid, row, "blocks", blocks(snapshot, device, &times))?;
     Ok(())
 }

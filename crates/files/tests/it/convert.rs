@@ -73,6 +73,29 @@ fn slices_of_one_row_of_a_trace_never_overlap_and_counters_end_where_the_file_do
 }
 
 #[test]
+fn the_row_that_viewers_put_first_is_the_first_row_of_each_device() {
+    let mut snapshot = recording("streams__default");
+    let device = snapshot.devices[0].clone();
+    snapshot.devices.push(device);
+    let mut out = Vec::new();
+    write_perfetto(&snapshot, &mut out).unwrap();
+    let trace: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    let mut rows: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for event in trace["traceEvents"].as_array().unwrap() {
+        if event["name"] == "thread_name" {
+            let row = event["tid"].as_u64().unwrap();
+            rows.entry(event["pid"].as_u64().unwrap()).or_default().push(row);
+        }
+    }
+    assert_eq!(rows.len(), 2);
+    for (pid, rows) in rows {
+        assert!(rows.len() > 2 && rows.is_sorted(), "{pid}: {rows:?}");
+        // The thread with the number of its process is the main one, which Perfetto shows above the others.
+        assert_eq!(rows[0], pid);
+    }
+}
+
+#[test]
 fn a_parquet_file_holds_the_rows_of_the_table() {
     let snapshot = recording(WITH_STACKS);
     let events = &snapshot.devices[0].events;
