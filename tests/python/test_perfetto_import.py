@@ -117,7 +117,7 @@ class Import(unittest.TestCase):
             "select p.pid, k.name, ts, cast(value as int) bytes "
             "from counter c join process_counter_track k on c.track_id = k.id join process p using (upid) "
             "order by c.id",
-            "select p.pid, tid, t.name from thread t join process p using (upid) where p.pid > 0",
+            "select p.pid, tid, t.name from thread_track k join thread t using (utid) join process p using (upid)",
             "select pid, name from process where pid > 0",
         )
         self.assertEqual(errors, [])
@@ -204,8 +204,8 @@ class Import(unittest.TestCase):
         # The interface shows the main thread of a process above the others, and those by number.
         (shown,) = ask(
             trace,
-            "select p.pid, t.name from thread t join process p using (upid) "
-            "where p.pid > 0 order by p.pid, is_main_thread desc, tid",
+            "select p.pid, t.name from thread_track k join thread t using (utid) join process p using (upid) "
+            "order by p.pid, is_main_thread desc, tid",
         )
         rows = [(row["pid"], row["name"]) for row in shown]
         by_name = sorted(rows, key=lambda row: (row[0], row[1].split()[0], int(row[1].split()[1])))
