@@ -9,10 +9,10 @@ Prints a line a program; the exit status is the number that failed. Needs two GP
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-import time
+import tempfile
+from pathlib import Path
 
 GIB = 1 << 30
 
@@ -104,12 +104,11 @@ def ddp():
     """DistributedDataParallel over NCCL, a process a device: the same losses as under PyTorch's own allocator."""
     losses = {}
     for arm in ("native", "vramwise"):
-        where = f"/tmp/two-gpus-{os.getpid()}-{arm}-{time.time_ns()}"
-        ranks = [
-            subprocess.Popen([sys.executable, __file__, "--rank", str(rank), arm, where], stdout=subprocess.PIPE, text=True)
-            for rank in (0, 1)
-        ]
-        told = [rank.communicate(timeout=120)[0] for rank in ranks]
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, __file__, "--rank"]
+            rest = [arm, str(Path(folder) / "ranks")]
+            ranks = [subprocess.Popen([*command, str(rank), *rest], stdout=subprocess.PIPE, text=True) for rank in (0, 1)]
+            told = [rank.communicate(timeout=120)[0] for rank in ranks]
         assert [rank.returncode for rank in ranks] == [0, 0], arm
         losses[arm] = next(line for line in told[0].splitlines() if line.startswith("LOSSES "))
     assert losses["native"] == losses["vramwise"], losses

@@ -9,31 +9,13 @@ import random
 import sys
 
 import torch
+from random_tensors import MIB, allocate, fill
 
 import vramwise
 
-MIB = 1 << 20
 SETTINGS = ["", "max_split_size_mb:64", "roundup_power2_divisions:4", "large_segment_size_mb:64", "large_segment_size_mb:20",
             "expandable_segments:True", "expandable_segments:True,large_segment_size_mb:32",
             "expandable_segments:False,large_segment_size_mb:20"]
-
-
-def allocate(size):
-    return torch.empty(size, dtype=torch.uint8, device="cuda")
-
-
-def fill(random, streams):
-    live = []
-    for _ in range(random.randint(5, 100)):
-        with torch.cuda.stream(random.choice(streams)):
-            size = random.choice([random.randint(1, MIB), random.randint(MIB, 30 * MIB), random.randint(30 * MIB, 400 * MIB)])
-            try:
-                live.append(allocate(size))
-            except torch.OutOfMemoryError:
-                pass
-        while live and random.random() < 0.5:
-            live.pop(random.randrange(len(live)))
-    return live
 
 
 def succeeds(size):
