@@ -1,11 +1,12 @@
 """Step times, first step, losses and memory of real training, under PyTorch's allocator and under vramwise's.
 
-    python benchmarks/allocator/training.py [--steps 40] [--only REGEX] [--json]
+    python benchmarks/allocator/training.py [--steps 40] [--rounds 3] [--only REGEX] [--json]
 
-Each model trains in a process of its own, arm by arm. Times are of whole steps with a synchronisation at their end:
-median and p99 without the first five, and the first step alone. Losses must be equal bit for bit to PyTorch's own
-allocator's; a second run of that one tells whether they are among equals. An unmeasured run before each model fills the
-caches of files. Needs torchvision and transformers for the models, and a GPU.
+Each model trains in a process of its own, the arms in turn, round after round, so that what else a machine does meets all of
+them. Times are of whole steps with a synchronisation at their end: median and p99 without the first five, and the first
+step alone; of several rounds the median is shown, and the ratio to PyTorch's default of the same round, median and range.
+Losses must be equal bit for bit to PyTorch's own allocator's; its runs in other rounds tell whether they are among equals. An
+unmeasured run before each model fills the caches of files. Needs torchvision and transformers for the models, and a GPU.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import time
 
 # Steps before the measured ones.
 WARM = 5
-ARMS = ("warm-up", "native", "native again", "expandable", "vramwise")
+ARMS = ("native", "expandable", "vramwise")
 
 
 def resnet50(torch, step, batch=64):
@@ -109,10 +110,11 @@ MODELS = {
 
 
 def driver_time() -> float:
-    """Milliseconds that vramwise's allocator has spent in calls to the driver; 0 for PyTorch's, which does not tell."""
+    """Milliseconds that requests have spent in calls to the driver under vramwise's allocator; 0 for PyTorch's, which does not tell."""
     import vramwise.allocator
 
-    return sum(call.total_ns for call in vramwise.allocator.driver_calls()) / 1e6
+    calls = vramwise.allocator.driver_calls()
+    return sum(call.total_ns for call in calls if "own thread" not in call.name) / 1e6
 
 
 def child(name: str, arm: str, steps: int) -> None:
@@ -158,9 +160,45 @@ def child(name: str, arm: str, steps: int) -> None:
     print("ROW " + json.dumps(row), flush=True)
 
 
+def run_once(name: str, arm: str, steps: int) -> dict | None:
+    """One process; None if it failed, which is said."""
+    conf = "expandable_segments:True" if arm == "expandable" else ""
+    command = [sys.executable, __file__, "--steps", str(steps), "--child", name, arm]
+    environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": conf, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    line = next((line for line in done.stdout.splitlines() if line.startswith("ROW ")), None)
+    if line is None:
+        print(f"{name} {arm}: {done.stderr[-1500:]}", file=sys.stderr)
+        return None
+    return json.loads(line[4:])
+
+
+def middle(rows: list[dict], key: str) -> float:
+    return statistics.median(row[key] for row in rows)
+
+
+def against(rows: list[dict], base: list[dict], key: str) -> str:
+    ratios = [row[key] / other[key] for row, other in zip(rows, base, strict=True)]
+    return f"x {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
+
+
+def show(rows: dict[str, list[dict]]) -> None:
+    for arm, runs in rows.items():
+        first = runs[0]
+        print(
+            f"  {arm:10}  step {middle(runs, 'median_ms'):7.2f} ms {against(runs, rows['native'], 'median_ms')}"
+            f"  p99 {middle(runs, 'p99_ms'):6.1f}"
+            f"  first {middle(runs, 'first_ms'):7.1f} {against(runs, rows['native'], 'first_ms')}"
+            f"  held {first['reserved'] / 2**20:.0f} MiB R {first['reserved'] / first['requested']:.3f}"
+            f"  driver {middle(runs, 'driver_first_ms'):.1f} ms, then {middle(runs, 'driver_ms'):.2f} a step",
+            flush=True,
+        )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default=".")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", nargs=2)
@@ -170,33 +208,25 @@ def main() -> int:
         return 0
     report, different = {}, 0
     for name in filter(re.compile(args.only).search, MODELS):
-        rows = {}
-        for arm in ARMS:
-            conf = "expandable_segments:True" if arm == "expandable" else ""
-            command = [sys.executable, __file__, "--steps", str(args.steps), "--child", name, arm]
-            environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": conf, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
-            done = subprocess.run(command, env=environment, capture_output=True, text=True)
-            line = next((line for line in done.stdout.splitlines() if line.startswith("ROW ")), None)
-            if line is None:
-                print(f"{name} {arm}: {done.stderr[-1500:]}", file=sys.stderr)
-                return 1
-            rows[arm] = json.loads(line[4:])
-        del rows["warm-up"]
-        losses = {arm: row.pop("losses") for arm, row in rows.items()}
-        repeats = losses["native"] == losses["native again"]
-        equal = losses["native"] == losses["vramwise"]
+        rows: dict[str, list[dict]] = {arm: [] for arm in ARMS}
+        if run_once(name, "native", args.steps) is None:
+            return 1
+        for _ in range(args.rounds):
+            for arm, runs in rows.items():
+                row = run_once(name, arm, args.steps)
+                if row is None:
+                    return 1
+                runs.append(row)
+        losses = {arm: [row.pop("losses") for row in runs] for arm, runs in rows.items()}
+        expected = losses["native"][0]
+        repeats = all(each == expected for each in losses["native"])
+        equal = all(each == expected for each in losses["vramwise"])
         different += repeats and not equal
         report[name] = {"repeatable": repeats, "losses_equal": equal, **rows}
         if not args.json:
             verdict = "equal bit for bit" if equal else "DIFFER" if repeats else "differ, as two runs of PyTorch's own do"
             print(f"{name}: losses {verdict}")
-            for arm, row in rows.items():
-                print(
-                    f"  {arm:12} first {row['first_ms']:8.1f} ms   median {row['median_ms']:7.2f}   p99 {row['p99_ms']:7.2f}"
-                    f"   held {row['reserved'] / 2**20:7.0f} MiB   R {row['reserved'] / row['requested']:.3f}"
-                    f"   driver {row['driver_first_ms']:.1f} ms, then {row['driver_ms']:.2f} a step",
-                    flush=True,
-                )
+            show(rows)
     if args.json:
         print(json.dumps(report, indent=1))
     return 1 if different else 0

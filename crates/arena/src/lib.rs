@@ -19,6 +19,7 @@ mod device;
 mod extent;
 mod handles;
 mod heap;
+mod lately;
 mod params;
 mod region;
 mod sim;

@@ -205,17 +205,17 @@ impl<D: Device> Heap<D> {
         }
     }
 
-    /// How large a handle is made for `want` pages: a power of two, in proportion to what is held.
+    /// How large a handle is made for `want` pages: the fewest equal parts, each small in proportion to what is held.
     fn new_handle_pages(&self, want: u32, small: bool) -> u32 {
         if small {
             return 1;
         }
-        let varied = self.recycled_pages * 16 > self.held_pages;
+        let varied = self.lately.is_varied();
         let share = if varied { self.params.fine_share } else { self.params.handle_share };
         let share = self.held_pages / share.max(1);
         let cap = share.min(self.params.handle_cap / PAGE).max(1);
-        let most = cap.min(u64::from(want));
-        1 << most.ilog2()
+        let parts = u64::from(want).div_ceil(cap).max(1);
+        u64::from(want).div_ceil(parts) as u32
     }
 
     /// Whether new memory may be taken without looking for pages to recycle. The request counts as live already.
@@ -232,6 +232,7 @@ impl<D: Device> Heap<D> {
         }
         let handle = self.device.create(bytes).map_err(Self::driver)?;
         self.held_pages += u64::from(pages);
+        self.lately.note(pages, 0, self.held_pages);
         self.stats.num_device_alloc += 1;
         self.stats.on_reserve(small, bytes as i64);
         Ok(self.handles.insert(handle, pages))

@@ -18,6 +18,7 @@ use crate::block::{Block, Blocks, Kind, NONE};
 use crate::device::{Device, Event, Failure};
 use crate::extent::{Directory, Extent};
 use crate::handles::Handles;
+use crate::lately::Lately;
 use crate::params::{PAGE_UNITS, Params, UNIT};
 use crate::region::Region;
 use crate::stats::Stats;
@@ -58,8 +59,8 @@ pub struct Heap<D> {
     peak_units: u64,
     /// Pages of physical memory held.
     held_pages: u64,
-    /// Pages that were recycled since the heap was made.
-    recycled_pages: u64,
+    /// Whether the last misses found memory to recycle.
+    lately: Lately,
     /// Captures that are under way.
     captures: u32,
     /// What happened, for those who ask for it.
@@ -107,7 +108,7 @@ impl<D: Device> Heap<D> {
             live_units: 0,
             peak_units: 0,
             held_pages: 0,
-            recycled_pages: 0,
+            lately: Lately::default(),
             captures: 0,
             changes: None,
             stats: Stats::default(),
