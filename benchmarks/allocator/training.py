@@ -3,8 +3,8 @@
     python benchmarks/allocator/training.py [--steps 40] [--rounds 3] [--only REGEX] [--json]
 
 Each model trains in a process of its own, the arms in turn, round after round, so that what else a machine does meets all of
-them. Times are of whole steps with a synchronisation at their end: median and p99 without the first five, and the first
-step alone; of several rounds the median is shown, and the ratio to PyTorch's default of the same round, median and range.
+them. Times are of whole steps with a synchronisation at their end: the first one, the median and the p99 without the first
+five, and the median of the later half, when the allocator has settled; of several rounds the median is shown, and the ratio to PyTorch's default of the same round, median and range.
 Losses must be equal bit for bit to PyTorch's own allocator's; its runs in other rounds tell whether they are among equals. An
 unmeasured run before each model fills the caches of files. Needs torchvision and transformers for the models, and a GPU.
 """
@@ -134,7 +134,7 @@ def child(name: str, arm: str, steps: int) -> None:
     def step(run):
         torch.cuda.synchronize()
         for number in range(steps):
-            if number in (0, 1, WARM):
+            if number in (0, 1, WARM, steps // 2):
                 calls.append(driver_time())
             start = time.perf_counter()
             loss = run()
@@ -149,11 +149,13 @@ def child(name: str, arm: str, steps: int) -> None:
     row = {
         "first_ms": times[0] * 1e3,
         "median_ms": statistics.median(rest) * 1e3,
+        "later_ms": statistics.median(times[len(times) // 2 :]) * 1e3,
         "p99_ms": rest[min(len(rest) - 1, len(rest) * 99 // 100)] * 1e3,
         "losses": losses,
         # Milliseconds in calls to the driver: in the first step, and in each of those that are measured.
         "driver_first_ms": calls[1] - calls[0],
-        "driver_ms": (calls[-1] - calls[-2]) / max(1, steps - WARM),
+        "driver_ms": (calls[-1] - calls[2]) / max(1, steps - WARM),
+        "driver_later_ms": (calls[-1] - calls[-2]) / max(1, steps - steps // 2),
         "reserved": stats["reserved_bytes.all.peak"],
         "requested": stats["requested_bytes.all.peak"],
     }
@@ -187,10 +189,12 @@ def show(rows: dict[str, list[dict]]) -> None:
         first = runs[0]
         print(
             f"  {arm:10}  step {middle(runs, 'median_ms'):7.2f} ms {against(runs, rows['native'], 'median_ms')}"
+            f"  later {middle(runs, 'later_ms'):7.2f} {against(runs, rows['native'], 'later_ms')}"
             f"  p99 {middle(runs, 'p99_ms'):6.1f}"
             f"  first {middle(runs, 'first_ms'):7.1f} {against(runs, rows['native'], 'first_ms')}"
             f"  held {first['reserved'] / 2**20:.0f} MiB R {first['reserved'] / first['requested']:.3f}"
-            f"  driver {middle(runs, 'driver_first_ms'):.1f} ms, then {middle(runs, 'driver_ms'):.2f} a step",
+            f"  driver {middle(runs, 'driver_first_ms'):.1f} ms, then {middle(runs, 'driver_ms'):.2f} a step,"
+            f" {middle(runs, 'driver_later_ms'):.2f} in the later half",
             flush=True,
         )
 
@@ -224,7 +228,9 @@ def main() -> int:
         different += repeats and not equal
         report[name] = {"repeatable": repeats, "losses_equal": equal, **rows}
         if not args.json:
-            verdict = "equal bit for bit" if equal else "DIFFER" if repeats else "differ, as two runs of PyTorch's own do"
+            verdict = (
+                "equal bit for bit" if equal else "DIFFER" if repeats else "differ, as two runs of PyTorch's own do"
+            )
             print(f"{name}: losses {verdict}")
             show(rows)
     if args.json:

@@ -1,8 +1,10 @@
 """What recording costs a training step: the ratio of step times with and without, in one run.
 
 Kinds of recording take turns, a few steps each, so that a clock that changes hits all of them. A ratio is that of the
-medians of one round; what is printed is the median over the rounds, with the quartiles. A step that is bound by the
-host (small batches, many small kernels) shows the most; use --batch and --width to make it so.
+medians of one round, to the middle of the two kinds that record nothing, which begin and end a round; what is printed is the
+median over the rounds, with the quartiles. Beside it is the ratio of the fastest quarters of all steps: what else a machine
+does makes steps longer, never shorter, so that these tell kinds apart where rounds differ by more than the kinds do. A step
+that is bound by the host (small batches, many small kernels) shows the most; use --batch and --width to make it so.
 
 The history is bounded so that it is full after a step, as it is in a long run: each entry takes the place of one.
 
@@ -51,6 +53,7 @@ def training_step(layers: int, width: int, batch: int, length: int) -> Callable[
 
 
 AUTO = "record"
+NOTHING = ("nothing", "nothing, once more")
 PROCESSOR, WALL = time.process_time, time.perf_counter
 
 Kind = Callable[[], contextlib.AbstractContextManager[Callable[[], object]]]
@@ -101,12 +104,17 @@ def measure(step: Callable[[], None], kind: Kind, steps: int, clock: Callable[[]
     return times
 
 
-def over_a_run(kind: str, times: dict[bool, list[float]]) -> float:
-    """Seconds that a step takes in the middle, over a long run."""
+def over_a_run(kind: str, times: dict[bool, list[float]], of: Callable[[list[float]], float]) -> float:
+    """Seconds that a step takes over a long run: a statistic of those with and without stacks, in their shares."""
     if kind != AUTO:
-        return statistics.median(times[True] + times[False])
+        return of(times[True] + times[False])
     share = 1 / sampling.EVERY
-    return share * statistics.median(times[True]) + (1 - share) * statistics.median(times[False])
+    return share * of(times[True]) + (1 - share) * of(times[False])
+
+
+def fastest_quarter(times: list[float]) -> float:
+    """The step that a quarter of them is as fast as."""
+    return statistics.quantiles(times, n=4)[0]
 
 
 def dump_seconds(step: Callable[[], None], folder: Path, steps: int) -> tuple[int, float]:
@@ -179,7 +187,10 @@ def main() -> None:
     print(f"{report['device']}, PyTorch {report['torch']}, {allocations:,} allocations a step, {len(rounds)} rounds")
     for kind, each in report["kinds"].items():
         low, high = each["ratio_quartiles"]
-        print(f"  {kind:30} {each['step_ms']:9.3f} ms a step   x {each['ratio']:.4f}   ({low:.4f} to {high:.4f})")
+        print(
+            f"  {kind:30} {each['step_ms']:9.3f} ms a step   x {each['ratio']:.4f}   ({low:.4f} to {high:.4f})"
+            f"   fastest quarter x {each['ratio_fastest_quarter']:.4f}"
+        )
         for what, value in each.items():
             if what.startswith("ratio of"):
                 print(f"    {what:28} {'':12}            x {value:.4f}")
@@ -188,18 +199,27 @@ def main() -> None:
 
 def summary(kind: str, rounds: list[dict[str, dict[bool, list[float]]]]) -> dict[str, object]:
     """A kind over all rounds, against the same rounds without recording."""
-    plain = [over_a_run("nothing", each["nothing"]) for each in rounds]
+
+    def in_the_middle(kind: str) -> list[float]:
+        return [over_a_run(kind, each[kind], statistics.median) for each in rounds]
+
+    def fastest(kind: str) -> float:
+        pooled = {flag: [time for each in rounds for time in each[kind][flag]] for flag in (True, False)}
+        return over_a_run(kind, pooled, fastest_quarter)
+
+    plain = [statistics.mean(pair) for pair in zip(*map(in_the_middle, NOTHING), strict=True)]
 
     def ratio(times: list[float]) -> list[float]:
         return [round(one / other, 4) for one, other in zip(times, plain, strict=True)]
 
-    times = [over_a_run(kind, each[kind]) for each in rounds]
+    times = in_the_middle(kind)
     ratios = ratio(times)
     quarters = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else [ratios[0]] * 3
     found: dict[str, object] = {
         "step_ms": round(statistics.median(times) * 1e3, 3),
         "ratio": round(statistics.median(ratios), 4),
         "ratio_quartiles": [round(quarters[0], 4), round(quarters[2], 4)],
+        "ratio_fastest_quarter": round(fastest(kind) / statistics.mean(map(fastest, NOTHING)), 4),
     }
     if kind == AUTO:
         for with_stacks, name in ((True, "with stacks"), (False, "without stacks")):
