@@ -8,11 +8,11 @@ pub(crate) struct Lately {
 }
 
 impl Lately {
-    /// Pages were created or recycled. What came before counts half once they come to half of what is held.
+    /// Pages were created or recycled. What came before counts half once they come to what is held.
     pub(crate) fn note(&mut self, created: u32, recycled: u32, held: u64) {
         self.created += u64::from(created);
         self.recycled += u64::from(recycled);
-        if (self.created + self.recycled) * 2 > held {
+        if self.created + self.recycled > held {
             self.created /= 2;
             self.recycled /= 2;
         }
@@ -36,9 +36,9 @@ mod tests {
             lately.note(8, 0, 200);
         }
         assert!(!lately.is_varied());
-        lately.note(0, 16, 200);
+        lately.note(0, 24, 200);
         assert!(lately.is_varied());
-        for _ in 0..20 {
+        for _ in 0..40 {
             lately.note(8, 0, 200);
         }
         assert!(!lately.is_varied());

@@ -24,10 +24,10 @@ pub struct Params {
     /// handles pay. 128 / 256 / 512 come to 1.011 / 1.010 / 1.010 and 628 / 829 / 1,109 calls on a ResNet-50.
     pub handle_share: u64,
     /// The same while more than a tenth of the memory for the last misses was recycled: sizes change then, and a block
-    /// that ends within a handle pins the rest of it. 512 / 1,024 / 2,048 / 4,096 come to at most 1.019 / 1.0153 / 1.0149 /
-    /// 1.0149 on a mixture of experts. Looking at the last misses alone, up to half of what is held, saves a fifth of the
-    /// time in calls to the driver against looking at all since the start, over 27 programs with the same mean R of 1.012;
-    /// to call an eighth varied costs 1.018 on one of them.
+    /// that ends within a handle pins the rest of it. 512 / 1,024 / 2,048 / 4,096 come to at most 1.020 / 1.0153 / 1.0149 /
+    /// 1.0149 on a mixture of experts. That only the last misses count, up to what is held, saves 6 % of the time in calls
+    /// to the driver against counting since the start, and 19 % early on, over 50 programs with the same mean R of 1.011;
+    /// half as many misses or an eighth instead of a tenth save as much again and cost 1.016 to 1.019 on one or two of them.
     pub fine_share: u64,
     /// A new handle has at most this many bytes (a power of two).
     pub handle_cap: u64,
