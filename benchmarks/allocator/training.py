@@ -113,8 +113,7 @@ def driver_time() -> float:
     """Milliseconds that requests have spent in calls to the driver under vramwise's allocator; 0 for PyTorch's, which does not tell."""
     import vramwise.allocator
 
-    calls = vramwise.allocator.driver_calls()
-    return sum(call.total_ns for call in calls if "own thread" not in call.name) / 1e6
+    return sum(call.total_ns for call in vramwise.allocator.driver_calls()) / 1e6
 
 
 def child(name: str, arm: str, steps: int) -> None:

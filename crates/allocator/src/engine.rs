@@ -89,17 +89,8 @@ pub(crate) fn start(devices: i32) -> Result<(), String> {
         extern "C" fn in_child() {
             FORKED.store(true, Ordering::Relaxed);
         }
-        /// Runs before the driver's own handler, which was there first.
-        extern "C" fn at_exit() {
-            if !forked() {
-                vramwise_cuda::stop_unmapping();
-            }
-        }
-        // SAFETY: the first handler only stores to an atomic, the other one waits for a thread's call to end.
-        unsafe {
-            libc::pthread_atfork(None, None, Some(in_child));
-            libc::atexit(at_exit);
-        }
+        // SAFETY: the handler only stores to an atomic.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     }
     COUNT.store(devices.clamp(0, DEVICES as i32), Ordering::Release);
     Ok(())

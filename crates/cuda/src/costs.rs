@@ -16,7 +16,7 @@ pub enum Call {
     Map,
     /// `cuMemSetAccess`.
     SetAccess,
-    /// `cuMemUnmap`, or leaving it to the thread.
+    /// `cuMemUnmap`.
     Unmap,
     /// `cuMemGetInfo`.
     Info,
@@ -26,13 +26,11 @@ pub enum Call {
     Query,
     /// `cuEventSynchronize`: work on the device is waited for.
     Wait,
-    /// `cuMemUnmap` on a thread of its own, which no request waits for.
-    UnmapLater,
 }
 
 impl Call {
     /// All kinds.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 10] = [
         Self::Reserve,
         Self::Create,
         Self::Release,
@@ -43,7 +41,6 @@ impl Call {
         Self::Order,
         Self::Query,
         Self::Wait,
-        Self::UnmapLater,
     ];
 
     /// The call's name, or that of the first of its kind.
@@ -59,7 +56,6 @@ impl Call {
             Self::Order => c"cuEventRecord",
             Self::Query => c"cuEventQuery",
             Self::Wait => c"cuEventSynchronize",
-            Self::UnmapLater => c"cuMemUnmap (own thread)",
         }
     }
 }
@@ -75,15 +71,6 @@ pub struct Cost {
     pub longest: Duration,
 }
 
-impl Cost {
-    /// Counts one more.
-    pub(crate) fn add(&mut self, took: Duration) {
-        self.count += 1;
-        self.total += took;
-        self.longest = self.longest.max(took);
-    }
-}
-
 /// The calls of a device. Only what a miss needs is counted here, so that the clock costs nothing that matters: a
 /// reading takes 20 to 50 ns, the shortest of these calls a microsecond.
 #[derive(Debug, Default)]
@@ -94,10 +81,14 @@ impl Costs {
     pub(crate) fn measure<T>(&self, call: Call, run: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let result = run();
+        let took = start.elapsed();
         let cell = &self.0[call as usize];
-        let mut cost = cell.get();
-        cost.add(start.elapsed());
-        cell.set(cost);
+        let before = cell.get();
+        cell.set(Cost {
+            count: before.count + 1,
+            total: before.total + took,
+            longest: before.longest.max(took),
+        });
         result
     }
 

@@ -9,7 +9,6 @@ use vramwise_arena::{Device, Event, Failure, Handle};
 use crate::costs::{Call, Cost, Costs};
 use crate::driver::{AccessDesc, AllocationProp, Code, Driver, Location, OUT_OF_MEMORY, check};
 use crate::error::Error;
-use crate::unmapper::Unmapper;
 
 /// `CU_MEM_LOCATION_TYPE_DEVICE`.
 const ON_DEVICE: c_int = 1;
@@ -47,7 +46,6 @@ pub struct CudaDevice {
     /// Told of each reservation: device, first byte, bytes.
     on_reserve: fn(i32, u64, u64),
     costs: Costs,
-    unmapper: Unmapper,
 }
 
 impl CudaDevice {
@@ -83,14 +81,6 @@ impl CudaDevice {
         })?;
         let context = context as usize;
         let total = total as u64;
-        let unmapper = {
-            let driver = Arc::clone(&driver);
-            // SAFETY: the heap gave the range up: it was mapped, and the work that used it is done.
-            let unmap = move |addr, bytes: u64| unsafe {
-                within(&driver, context, |d| (d.mem_unmap)(addr, bytes as usize))
-            };
-            Unmapper::new(Box::new(unmap))
-        };
         Ok(Self {
             driver,
             ordinal,
@@ -102,39 +92,38 @@ impl CudaDevice {
             events: Vec::new(),
             on_reserve,
             costs: Costs::default(),
-            unmapper,
         })
     }
 
     /// What the calls of a kind came to since this object was made.
     pub fn cost(&self, call: Call) -> Cost {
-        match call {
-            Call::UnmapLater => self.unmapper.cost(),
-            call => self.costs.of(call),
-        }
+        self.costs.of(call)
     }
 
-    /// Runs calls with this device's context current and counts them.
+    /// Runs a call as [`CudaDevice::within`] does and counts it.
     fn counted<T>(&self, call: Call, run: impl FnOnce(&Driver) -> T) -> T {
         self.costs.measure(call, || self.within(run))
     }
 
-    /// As [`CudaDevice::counted`], with no mapping taken away meanwhile.
-    fn alone<T>(&self, call: Call, run: impl FnOnce(&Driver) -> T) -> T {
-        self.unmapper.alone(|| self.counted(call, run))
-    }
-
-    /// Takes all old mappings away; `false` = there were none.
-    fn finish_unmapping(&self) -> bool {
-        let any = self.unmapper.has_work();
-        if any {
-            self.costs.measure(Call::Unmap, || self.unmapper.finish());
-        }
-        any
-    }
-
+    /// Runs calls with this device's context current, and so that a capture on this thread does not forbid them.
     fn within<T>(&self, calls: impl FnOnce(&Driver) -> T) -> T {
-        within(&self.driver, self.context, calls)
+        let driver = &*self.driver;
+        let mut mode = RELAXED;
+        // SAFETY: the context is the primary one, which this object retains; pointers are to locals. Where a push
+        // fails (the process is ending) the calls fail as well, and nothing is popped.
+        let pushed = unsafe {
+            (driver.exchange_mode)(&mut mode);
+            (driver.push)(self.context as *mut c_void) == 0
+        };
+        let result = calls(driver);
+        // SAFETY: as above.
+        unsafe {
+            if pushed {
+                (driver.pop)(&mut null_mut());
+            }
+            (driver.exchange_mode)(&mut mode);
+        }
+        result
     }
 
     fn access(&self, peer: c_int) -> AccessDesc {
@@ -153,9 +142,8 @@ impl CudaDevice {
         let access = self.access(peer);
         for (addr, bytes) in mapped {
             // SAFETY: the range is mapped; the pointer is to a local.
-            let code = self.alone(Call::SetAccess, |d| unsafe {
-                (d.set_access)(*addr, *bytes as usize, &access, 1)
-            });
+            let code =
+                self.within(|d| unsafe { (d.set_access)(*addr, *bytes as usize, &access, 1) });
             check("cuMemSetAccess", code)?;
         }
         self.peers.push(peer);
@@ -198,7 +186,7 @@ impl CudaDevice {
     fn import_one(&mut self, fd: i32, bytes: u64, at: u64) -> Result<(), Error> {
         let mut handle = 0;
         // SAFETY: for this handle type the descriptor itself is passed as the pointer; the rest as in `map`.
-        self.alone(Call::Map, |d| unsafe {
+        self.within(|d| unsafe {
             let fd = fd as usize as *mut c_void;
             check("cuMemImportFromShareableHandle", (d.import)(&mut handle, fd, POSIX_FD))?;
             let mapped = check("cuMemMap", (d.mem_map)(at, bytes as usize, 0, handle, 0));
@@ -219,7 +207,7 @@ impl CudaDevice {
         for (_, bytes) in parts {
             if at - base < mapped {
                 // SAFETY: mapped by `import_one`, and its user is done with it.
-                self.alone(Call::Unmap, |d| unsafe { (d.mem_unmap)(at, *bytes as usize) });
+                self.within(|d| unsafe { (d.mem_unmap)(at, *bytes as usize) });
             }
             at += bytes;
         }
@@ -246,26 +234,6 @@ impl CudaDevice {
         result(self.within(|d| unsafe { (d.event_create)(&mut event, NO_TIMING) }))?;
         Ok(event as u64)
     }
-}
-
-/// Runs calls with a context current, and so that a capture on this thread does not forbid them.
-fn within<T>(driver: &Driver, context: usize, calls: impl FnOnce(&Driver) -> T) -> T {
-    let mut mode = RELAXED;
-    // SAFETY: the context is a primary one, which a device retains; pointers are to locals. Where a push fails (the
-    // process is ending) the calls fail as well, and nothing is popped.
-    let pushed = unsafe {
-        (driver.exchange_mode)(&mut mode);
-        (driver.push)(context as *mut c_void) == 0
-    };
-    let result = calls(driver);
-    // SAFETY: as above.
-    unsafe {
-        if pushed {
-            (driver.pop)(&mut null_mut());
-        }
-        (driver.exchange_mode)(&mut mode);
-    }
-    result
 }
 
 fn result(code: Code) -> Result<(), Failure> {
@@ -297,49 +265,40 @@ impl Device for CudaDevice {
             reserved: [0; 4],
         };
         let mut handle = 0;
-        let mut create = || {
-            // SAFETY: pointers are to locals.
-            result(self.alone(Call::Create, |d| unsafe {
-                (d.mem_create)(&mut handle, bytes as usize, &prop, 0)
-            }))
-        };
-        match create() {
-            // Memory that was released stays while an old mapping of it does.
-            Err(Failure::OutOfMemory) if self.finish_unmapping() => create()?,
-            result => result?,
-        }
+        // SAFETY: pointers are to locals.
+        result(self.counted(Call::Create, |d| unsafe {
+            (d.mem_create)(&mut handle, bytes as usize, &prop, 0)
+        }))?;
         Ok(Handle(handle))
     }
 
     fn release(&mut self, handle: Handle, _bytes: u64) {
-        self.finish_unmapping();
         // SAFETY: the heap releases each handle once, when nothing maps it. A failure (the process is ending) leaves
         // the memory to the driver.
         self.counted(Call::Release, |d| unsafe { (d.mem_release)(handle.0) });
     }
 
     fn map(&mut self, addr: u64, bytes: u64, handle: Handle) -> Result<(), Failure> {
-        let map = || {
-            // SAFETY: the range lies in a reservation, and nothing is mapped there any more.
+        // SAFETY: the range lies in a reservation, and nothing is mapped there.
+        result(
             self.counted(Call::Map, |d| unsafe {
                 (d.mem_map)(addr, bytes as usize, 0, handle.0, 0)
-            })
-        };
-        self.unmapper.alone_at(addr, bytes, map).or_else(result)
+            }),
+        )
     }
 
     fn set_access(&mut self, addr: u64, bytes: u64) -> Result<(), Failure> {
         let mut access = vec![self.access(self.ordinal)];
         access.extend(self.peers.iter().map(|peer| self.access(*peer)));
         // SAFETY: the range is mapped; the array has this many entries.
-        result(self.alone(Call::SetAccess, |d| unsafe {
+        result(self.counted(Call::SetAccess, |d| unsafe {
             (d.set_access)(addr, bytes as usize, access.as_ptr(), access.len())
         }))
     }
 
     fn unmap(&mut self, addr: u64, bytes: u64) -> Result<(), Failure> {
-        self.costs.measure(Call::Unmap, || self.unmapper.later(addr, bytes));
-        Ok(())
+        // SAFETY: the range was mapped, and the work that used it is done.
+        result(self.counted(Call::Unmap, |d| unsafe { (d.mem_unmap)(addr, bytes as usize) }))
     }
 
     fn total(&self) -> u64 {
@@ -347,7 +306,6 @@ impl Device for CudaDevice {
     }
 
     fn free(&self) -> u64 {
-        self.finish_unmapping();
         let (mut free, mut total) = (0, 0);
         // SAFETY: pointers are to locals.
         self.counted(Call::Info, |d| unsafe { (d.mem_info)(&mut free, &mut total) });

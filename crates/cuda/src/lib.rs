@@ -12,10 +12,8 @@ mod costs;
 mod device;
 mod driver;
 mod error;
-mod unmapper;
 
 pub use costs::{Call, Cost};
 pub use device::CudaDevice;
 pub use driver::Driver;
 pub use error::Error;
-pub use unmapper::stop_unmapping;
