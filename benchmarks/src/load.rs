@@ -4,15 +4,28 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use serde::{Deserialize, Serialize};
+use vramwise_trace::{ReadOptions, Snapshot};
+use vramwise_types::Action;
 
 use crate::Args;
-use crate::child::Loaded;
-use crate::measure::{Cost, child, median, ourselves};
+use crate::measure::{Cost, child, median, ourselves, own_peak_bytes};
 use crate::report::{Budget, Report, say};
+
+/// What loading a snapshot took and found.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Loaded {
+    pub(crate) cost: Cost,
+    /// Entries of all histories.
+    pub(crate) events: usize,
+    /// Highest sum of requested bytes in use.
+    pub(crate) peak_requested_bytes: u64,
+}
 
 /// Loads the file of its first argument and prints what that took.
 pub(crate) const PYTHON: &str = "
@@ -98,4 +111,32 @@ fn gzipped(plain: &Path) -> Result<PathBuf> {
         std::fs::rename(&half_done, &path)?;
     }
     Ok(path)
+}
+
+/// Reads a snapshot and finds its peak, in this process.
+pub(crate) fn load(file: &Path) -> Result<Loaded> {
+    let start = Instant::now();
+    let snapshot = vramwise_trace::read_path(file, &ReadOptions::default())?;
+    let peak_requested_bytes = peak(&snapshot);
+    let seconds = start.elapsed().as_secs_f64();
+    let cost = Cost { seconds, peak_bytes: own_peak_bytes()? };
+    let events = snapshot.devices.iter().map(|d| d.events.len()).sum();
+    Ok(Loaded { cost, events, peak_requested_bytes })
+}
+
+/// The highest sum of requested bytes between an allocation and its free, over all devices.
+fn peak(snapshot: &Snapshot) -> u64 {
+    let mut highest = 0;
+    for device in &snapshot.devices {
+        let mut now = 0_u64;
+        for (action, size) in device.events.action.iter().zip(&device.events.size) {
+            match action {
+                Action::Alloc => now += size,
+                Action::FreeCompleted => now = now.saturating_sub(*size),
+                _ => {}
+            }
+            highest = highest.max(now);
+        }
+    }
+    highest
 }

@@ -16,4 +16,5 @@ mod message;
 mod settings;
 mod table;
 
-pub use table::{Engine, VERSION, vramwise_engine_table};
+pub use calls::vramwise_engine_table;
+pub use table::{Engine, VERSION};

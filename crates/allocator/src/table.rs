@@ -254,9 +254,3 @@ pub struct Engine {
     pub open_shared: extern "C" fn(i32, *const i32, *const u64, usize, *mut u64) -> c_int,
     pub close_shared: extern "C" fn(u64) -> c_int,
 }
-
-/// The table, for a front of this version; null for any other.
-#[unsafe(no_mangle)]
-pub extern "C" fn vramwise_engine_table(version: u32) -> *const Engine {
-    if version == VERSION { &raw const crate::calls::TABLE } else { std::ptr::null() }
-}

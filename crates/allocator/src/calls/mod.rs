@@ -14,7 +14,7 @@ use vramwise_cuda::CudaDevice;
 use crate::table::{self, Engine};
 use crate::{engine, message};
 
-pub(crate) static TABLE: Engine = Engine {
+static TABLE: Engine = Engine {
     version: table::VERSION,
     bytes: size_of::<Engine>() as u32,
     init: setup::init,
@@ -51,6 +51,12 @@ pub(crate) static TABLE: Engine = Engine {
     open_shared: share::open_shared,
     close_shared: share::close_shared,
 };
+
+/// The table, for a front of this version; null for any other.
+#[unsafe(no_mangle)]
+pub extern "C" fn vramwise_engine_table(version: u32) -> *const Engine {
+    if version == table::VERSION { &raw const TABLE } else { std::ptr::null() }
+}
 
 /// Runs a call on a device's heap, which is made if it must.
 fn with(device: i32, call: impl FnOnce(&mut Heap<CudaDevice>) -> c_int) -> c_int {
