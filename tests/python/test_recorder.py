@@ -194,6 +194,43 @@ class OnTheEmulatedDevice(unittest.TestCase):
         self.assertEqual((seen["told"], seen["stacks"]), ([0, 1, 2, 20, 40], "auto"))
 
     @unittest.skipIf(ALL_STACKS, ALL_STACKS)
+    def test_the_snapshot_itself_says_which_steps_have_stacks(self):
+        snapshot = self.snapshot("some/manual_rank0_step45.pickle")
+        self.assertEqual(snapshot["vramwise_recorder"], {"steps_with_stacks": [0, 1, 2, 20, 40]})
+        self.assertEqual(self.seen["another_recorder_writes_of_sampled_steps"]["told"],
+                         {"steps_with_stacks": [0, 1, 2]})
+        self.assertNotIn("vramwise_recorder", self.snapshot("all/manual_rank0_step6.pickle"))
+        self.assertNotIn("vramwise_recorder", self.snapshot("joined/end_rank0.pickle"))
+
+    @unittest.skipIf(ALL_STACKS, ALL_STACKS)
+    @unittest.skipUnless(os.path.exists(emulated.PROGRAM), "VRAMWISE_BIN does not name the program")
+    def test_reports_say_which_steps_have_stacks(self):
+        file = self.folder / "some/manual_rank0_step45.pickle"
+        done = emulated.vramwise("inspect", file, "--json")
+        told = json.loads(done.stdout)["devices"][0]["sampled_stacks"]
+        self.assertEqual((told["steps"], told["steps_with_stacks"]), (45, [0, 1, 2, 20, 40]))
+        self.assertEqual((told["requested_bytes"], told["requested_with_stack_bytes"]), (45 * 12500, 5 * 12500))
+        done = emulated.vramwise("leaks", file)
+        self.assertIn("5 of 45 steps were recorded with stacks: growth is looked for in those", done.stdout)
+        done = emulated.vramwise("inspect", self.folder / "all/manual_rank0_step6.pickle", "--json")
+        self.assertIsNone(json.loads(done.stdout)["devices"][0]["sampled_stacks"])
+
+    def test_a_history_that_the_program_begins_meanwhile_is_the_programs_from_then_on(self):
+        for name in ("the_program_records_itself_meanwhile", "the_program_records_itself_by_another_name",
+                     "the_program_records_itself_in_the_old_way"):
+            with self.subTest(name):
+                seen = self.seen[name]
+                self.assertTrue(seen["on_after"], "nobody else ends it")
+                self.assertEqual(seen["writes"], 2)
+                self.assertEqual([w for w in seen["warnings"] if "_record_memory_history" in w], seen["warnings"])
+                self.assertEqual(len(seen["warnings"]), 1)
+                self.assertIn("has called _record_memory_history itself", "\n".join(seen["notes"]))
+                self.assertEqual(seen["told"], seen["notes"])
+                # Step 4 had none when it allocated; from the call on all have them, the recorder switching nothing.
+                self.assertEqual(seen["steps"][5:], [True] * 5)
+        self.assertTrue(self.seen["the_program_records_itself_by_another_name"]["put_back"])
+
+    @unittest.skipIf(ALL_STACKS, ALL_STACKS)
     def test_steps_have_stacks_where_something_is_new(self):
         # The step after one that reserved more, what happens in a named part, and the three after a failure.
         steps = self.seen["stacks_where_something_is_new"]["new"]

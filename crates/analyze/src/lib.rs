@@ -15,3 +15,4 @@ pub mod leaks;
 pub mod oom;
 pub mod outliers;
 pub mod peak;
+pub mod stacks;

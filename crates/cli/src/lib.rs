@@ -30,6 +30,7 @@ mod progress;
 #[cfg(test)]
 mod schema;
 mod several;
+mod stacks;
 mod style;
 mod table;
 mod text;

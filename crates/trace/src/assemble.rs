@@ -8,6 +8,7 @@ use crate::check;
 use crate::error::ReadError;
 use crate::finish::finish_annotation;
 use crate::keys::{Key, Kind};
+use crate::recorder;
 use crate::row_list::RowList;
 use crate::row_types::Bad;
 use crate::rows::Rows;
@@ -90,6 +91,7 @@ impl Assembly {
                     self.snapshot.settings = settings::read(value, &self.tables);
                     schema.note_settings(value, &self.tables);
                 }
+                recorder::KEY => self.snapshot.recorder = recorder::read(value, &self.tables),
                 _ => {
                     schema.note_top_key(&key);
                     *unknown.entry(format!("top.{key}")).or_default() += 1;

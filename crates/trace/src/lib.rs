@@ -24,6 +24,7 @@ mod place;
 mod plan;
 mod rank_name;
 mod read;
+mod recorder;
 mod row_list;
 mod row_types;
 mod rows;
@@ -44,8 +45,8 @@ pub use read::{
     LogOrSnapshot, ReadOptions, read_log_or_snapshot, read_path, read_reader, read_slice,
 };
 pub use snapshot::{
-    Annotation, Block, BlockState, DeviceTrace, Events, Producer, RecordedSettings, Segment,
-    SegmentKind, Snapshot, Warning,
+    Annotation, Block, BlockState, DeviceTrace, Events, Producer, RecordedSettings, RecorderNote,
+    Segment, SegmentKind, Snapshot, Warning,
 };
 pub use tables::{Frame, FrameId, StackId, StackTable, StringId, StringTable};
 pub use write::{write_json, write_pickle};

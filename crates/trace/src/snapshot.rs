@@ -13,6 +13,8 @@ pub struct Snapshot {
     pub devices: Vec<DeviceTrace>,
     /// `allocator_settings`, where the file has them.
     pub settings: Option<RecordedSettings>,
+    /// `vramwise_recorder`, where vramwise's recorder wrote the file.
+    pub recorder: Option<RecorderNote>,
     /// `external_annotations`.
     pub annotations: Vec<Annotation>,
     /// All strings of the file.
@@ -195,6 +197,13 @@ pub struct RecordedSettings {
     pub roundup_power2_divisions: Vec<(u64, u64)>,
     /// Other keys with their value as text.
     pub other: Vec<(String, String)>,
+}
+
+/// What vramwise's recorder says of a file that it wrote.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecorderNote {
+    /// The last steps whose allocations have stacks, as its marks number them; `None` where all have.
+    pub steps_with_stacks: Option<Vec<u64>>,
 }
 
 /// Who wrote a file.

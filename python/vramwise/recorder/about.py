@@ -90,6 +90,15 @@ def describe(
     return json.dumps(about, indent=1, default=str) + "\n"
 
 
+def note_stacks(snapshot: dict[str, Any], steps_with_stacks: list[int] | None) -> None:
+    """Says in a snapshot, before it is written, which steps have stacks: ``vramwise inspect`` and ``leaks`` look there.
+
+    PyTorch's own viewer passes over keys that it does not know.
+    """
+    if steps_with_stacks is not None:
+        snapshot["vramwise_recorder"] = {"steps_with_stacks": steps_with_stacks}
+
+
 def beside(path: Path) -> Path:
     """Where the description of a snapshot lies."""
     return path.with_name(path.name.removesuffix(".pickle") + ENDING)

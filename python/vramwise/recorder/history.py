@@ -1,7 +1,7 @@
 """PyTorch's memory history: switched on by the first recorder, off by the last one.
 
-The history belongs to the process, not to a recorder. Where the program has switched it on before, it stays as
-it is, and nobody here switches it off.
+The history belongs to the process, not to a recorder. Where the program has switched it on before, or does so later,
+it stays as the program wants it, and nobody here switches it off.
 """
 
 from __future__ import annotations
@@ -11,11 +11,20 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .._say import warn
 from .._torch_access import torch_version
+from . import watch
 from .options import Options
+from .sampling import Sampling
 
 # Seen of 2.9 that it forgets them, of 2.11 and 2.15 that they do not.
 _KEEPS_ANNOTATIONS = (2, 11)
+
+
+_TAKEN = (
+    "the program has called _record_memory_history itself: from there on its own max_entries and stacks stay, and "
+    "nobody else ends the history"
+)
 
 
 @dataclass
@@ -27,6 +36,10 @@ class _Shared:
     # The options that the history was switched on with, where that was done here.
     ours: Options | None = None
     stacks_now: bool = True
+    # Why it is not ours, where it is not.
+    theirs: str | None = None
+    # Of the recorder that began it, where not all steps have stacks.
+    sampling: Sampling | None = None
 
 
 _shared = _Shared()
@@ -44,19 +57,25 @@ def begin(torch: Any, options: Options) -> tuple[str | None, bool]:
     """
     with _shared.lock:
         note, began = None, False
-        ours = _shared.ours if _shared.users else None
+        if _shared.users == 0:
+            _shared.ours = _shared.theirs = _shared.sampling = None
         if _shared.users == 0 and is_on(torch):
-            note = "the history was already on, begun by the program: its own max_entries and stacks stay"
+            note = _shared.theirs = (
+                "the history was already on, begun by the program: its own max_entries and stacks stay"
+            )
         elif _shared.users == 0:
             _switch_on(torch, options)
-            ours = options
+            _shared.ours = options
             _shared.stacks_now = began = True
-        elif ours is not None and _shape(ours) != _shape(options):
+            watch.begin(torch, _taken_over)
+        elif _shared.ours is None:
+            note = _shared.theirs
+        elif _shape(_shared.ours) != _shape(options):
+            ours = _shared.ours
             note = (
                 f"another recorder began the history: its max_entries={ours.max_entries}, context={ours.context!r} "
                 f"and stacks={ours.stacks!r} stay"
             )
-        _shared.ours = ours
         _shared.users += 1
         return note, began
 
@@ -65,9 +84,11 @@ def end(torch: Any) -> None:
     """Leaves the history; switches it off if it was switched on here and nobody uses it any more."""
     with _shared.lock:
         _shared.users = max(0, _shared.users - 1)
-        if _shared.users == 0 and _shared.ours is not None:
-            _shared.ours = None
-            torch.cuda.memory._record_memory_history(None)
+        if _shared.users == 0:
+            ours, _shared.ours = _shared.ours, None
+            watch.end(torch)
+            if ours is not None:
+                torch.cuda.memory._record_memory_history(None)
 
 
 def users() -> int:
@@ -77,7 +98,7 @@ def users() -> int:
 
 def forget() -> None:
     """In a forked child: the parent's history is not ours to end, and its lock may be held by nobody who is here."""
-    _shared.lock, _shared.users, _shared.ours = threading.Lock(), 0, None
+    _shared.lock, _shared.users, _shared.ours, _shared.sampling = threading.Lock(), 0, None, None
 
 
 def stacks(torch: Any, wanted: bool) -> None:
@@ -87,6 +108,28 @@ def stacks(torch: Any, wanted: bool) -> None:
             return
         _switch_on(torch, _shared.ours if wanted else replace(_shared.ours, context=None))
         _shared.stacks_now = wanted
+
+
+def sample(sampling: Sampling | None) -> None:
+    """Which steps have stacks in the history that has just begun."""
+    _shared.sampling = sampling
+
+
+def steps_with_stacks() -> list[int] | None:
+    """The last steps with stacks, ``None`` where that is the same for all."""
+    return list(_shared.sampling.last_steps) if _shared.sampling is not None else None
+
+
+def taken_over() -> str | None:
+    """That the program has begun the history anew, in a sentence; ``None`` where it has not."""
+    return _TAKEN if _shared.theirs is _TAKEN else None
+
+
+def _taken_over() -> None:
+    """The program has called PyTorch's function itself. No lock: that may be a handler of a signal."""
+    if _shared.theirs is not _TAKEN and _shared.ours is not None:
+        _shared.ours, _shared.theirs = None, _TAKEN
+        warn(f"{_TAKEN}; the recorder still writes its files")
 
 
 def why_not_some_stacks(torch: Any) -> str | None:
@@ -141,4 +184,5 @@ def _switch_on(torch: Any, options: Options) -> None:
         known = set(inspect.signature(switch).parameters)
     except (TypeError, ValueError):
         known = {"context", "stacks", "max_entries"}
-    switch("all", **{name: value for name, value in wanted.items() if name in known})
+    with watch.quiet():
+        switch("all", **{name: value for name, value in wanted.items() if name in known})

@@ -117,6 +117,8 @@ class Recorder:
         samples = began and self.options.samples
         all_stacks = history.why_not_some_stacks(torch) if samples else None
         self._sampling = Sampling(self.steps) if samples and all_stacks is None else None
+        if began:
+            history.sample(self._sampling)
         self._stacks_in_step = True
         try:
             unheard = triggers.attach(torch, self)
@@ -182,7 +184,8 @@ class Recorder:
             # Another thread has stopped it meanwhile.
             self._close_span()
             return
-        if self._sampling is not None:
+        self._sees_who_records()
+        if self._sampling is not None and history.taken_over() is None:
             self._stacks_in_step = self._sampling.begins(number + 1, _reserved(torch))
             self._stacks(torch, self._stacks_in_step)
         every = self.options.every
@@ -319,11 +322,14 @@ class Recorder:
 
     def _written(self, reason: str, step: int, failed: dict[str, int] | None, frames: Frames | None) -> Path:
         torch = self._torch
+        self._sees_who_records()
         if not history.is_on(torch) and history.can_tell(torch):
             self._note("the program has switched the history off: there is none behind that moment")
         stem = names.stem(reason, names.ranks(torch)["rank"], step if self.steps else None)
         with _no_collections():
             snapshot = torch.cuda.memory._snapshot()
+            steps_with_stacks = history.steps_with_stacks()
+            about.note_stacks(snapshot, steps_with_stacks)
             if failed is not None and frames is not None and self._sampling is not None:
                 tell_who_asked(snapshot, failed["device"], frames)
             path = new_file(
@@ -338,7 +344,7 @@ class Recorder:
                 reason=reason,
                 step=step if self.steps else None,
                 options=self.options,
-                steps_with_stacks=list(self._sampling.last_steps) if self._sampling is not None else None,
+                steps_with_stacks=steps_with_stacks,
                 notes=self.notes,
                 failed=failed,
             )
@@ -346,6 +352,11 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 - the snapshot is there, and that is what matters
             self._could_not(f"{path} has no description beside it ({type(error).__name__}: {error})")
         return path
+
+    def _sees_who_records(self) -> None:
+        taken = history.taken_over()
+        if taken is not None:
+            self._note(taken)
 
     def _could_not(self, what: str) -> None:
         self.failures += 1

@@ -50,6 +50,26 @@ class FragmentationReport:
 
 
 @dataclass(frozen=True)
+class SampledStacks:
+    """Which steps have stacks."""
+
+    steps: int
+    """Steps in the history that allocate."""
+    steps_with_stacks: list[int]
+    """Those of them with stacks, as the recorder's marks number them from 0."""
+    requested_bytes: int
+    """Bytes requested in the history."""
+    requested_with_stack_bytes: int
+    """Bytes of those requests that have a stack."""
+    note: str
+    """The same as a sentence."""
+
+    @classmethod
+    def _of(cls, data: dict[str, Any]) -> SampledStacks:
+        return cls(**data)
+
+
+@dataclass(frozen=True)
 class RowReport:
     name: str
     moved_from: str | None
@@ -102,12 +122,15 @@ class SideReport:
     rounding_bytes: int
     oom: int
     has_stacks: bool
+    sampled_stacks: SampledStacks | None
+    """Where only some steps were recorded with stacks, which; ``null`` where all are alike."""
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> SideReport:
         nested = {
             "peaks": None if data["peaks"] is None else PeakBytes._of(data["peaks"]),
             "fragmentation": FragmentationReport._of(data["fragmentation"]),
+            "sampled_stacks": None if data["sampled_stacks"] is None else SampledStacks._of(data["sampled_stacks"]),
         }
         return cls(**data | nested)
 

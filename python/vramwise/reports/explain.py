@@ -91,25 +91,22 @@ class Remark:
 
 
 @dataclass(frozen=True)
-class Verified:
-    """A snapshot's device, whether a request failed or not."""
+class SampledStacks:
+    """Which steps have stacks."""
 
-    file: str
-    device: int
-    events: int
-    exact: bool
-    """Whether a replay reproduced the whole recording."""
-    not_exact_reason: str | None
-    conf: str
-    peak_reserved_bytes: int | None
-    peak_reserved_under_capacity_bytes: int | None
-    """Most bytes held in a replay under ``--capacity``, where nothing fails under it."""
-    recorded_failures: int
-    fails: bool
-    assumptions: list[str]
+    steps: int
+    """Steps in the history that allocate."""
+    steps_with_stacks: list[int]
+    """Those of them with stacks, as the recorder's marks number them from 0."""
+    requested_bytes: int
+    """Bytes requested in the history."""
+    requested_with_stack_bytes: int
+    """Bytes of those requests that have a stack."""
+    note: str
+    """The same as a sentence."""
 
     @classmethod
-    def _of(cls, data: dict[str, Any]) -> Verified:
+    def _of(cls, data: dict[str, Any]) -> SampledStacks:
         return cls(**data)
 
 
@@ -198,6 +195,34 @@ class Settings:
     def _of(cls, data: dict[str, Any]) -> Settings:
         nested = {
             "remarks": [Remark._of(item) for item in data["remarks"]],
+        }
+        return cls(**data | nested)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A snapshot's device, whether a request failed or not."""
+
+    file: str
+    device: int
+    events: int
+    exact: bool
+    """Whether a replay reproduced the whole recording."""
+    not_exact_reason: str | None
+    conf: str
+    peak_reserved_bytes: int | None
+    peak_reserved_under_capacity_bytes: int | None
+    """Most bytes held in a replay under ``--capacity``, where nothing fails under it."""
+    recorded_failures: int
+    fails: bool
+    sampled_stacks: SampledStacks | None
+    """Where only some steps were recorded with stacks, which; ``null`` where all are alike."""
+    assumptions: list[str]
+
+    @classmethod
+    def _of(cls, data: dict[str, Any]) -> Verified:
+        nested = {
+            "sampled_stacks": None if data["sampled_stacks"] is None else SampledStacks._of(data["sampled_stacks"]),
         }
         return cls(**data | nested)
 

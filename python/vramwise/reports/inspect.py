@@ -29,6 +29,26 @@ class Oom:
 
 
 @dataclass(frozen=True)
+class SampledStacks:
+    """Which steps have stacks."""
+
+    steps: int
+    """Steps in the history that allocate."""
+    steps_with_stacks: list[int]
+    """Those of them with stacks, as the recorder's marks number them from 0."""
+    requested_bytes: int
+    """Bytes requested in the history."""
+    requested_with_stack_bytes: int
+    """Bytes of those requests that have a stack."""
+    note: str
+    """The same as a sentence."""
+
+    @classmethod
+    def _of(cls, data: dict[str, Any]) -> SampledStacks:
+        return cls(**data)
+
+
+@dataclass(frozen=True)
 class GroupReport:
     name: str
     bytes: int
@@ -259,6 +279,8 @@ class Device:
     peaks: PeaksReport | None
     oom: list[Oom]
     has_stacks: bool
+    sampled_stacks: SampledStacks | None
+    """Where only some steps were recorded with stacks, which; ``null`` where all are alike."""
     memory: MemoryReport
     pinned: list[PinnedReport]
     timeline: list[ColumnReport]
@@ -269,6 +291,7 @@ class Device:
         nested = {
             "peaks": None if data["peaks"] is None else PeaksReport._of(data["peaks"]),
             "oom": [Oom._of(item) for item in data["oom"]],
+            "sampled_stacks": None if data["sampled_stacks"] is None else SampledStacks._of(data["sampled_stacks"]),
             "memory": MemoryReport._of(data["memory"]),
             "pinned": [PinnedReport._of(item) for item in data["pinned"]],
             "timeline": [ColumnReport._of(item) for item in data["timeline"]],

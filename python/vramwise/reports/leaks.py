@@ -9,6 +9,20 @@ from ._base import BaseReport, _but_schema
 
 
 @dataclass(frozen=True)
+class SomeStacksReport:
+    steps_with_stacks: int
+    """How many of ``steps`` were."""
+    told_apart_by: str
+    """``stack``: growth is looked for in those; ``size``: in all, by the sizes of blocks."""
+    note: str
+    """The same as a sentence."""
+
+    @classmethod
+    def _of(cls, data: dict[str, Any]) -> SomeStacksReport:
+        return cls(**data)
+
+
+@dataclass(frozen=True)
 class LeakReport:
     place: str
     frames: list[str]
@@ -65,12 +79,15 @@ class Device:
     """Why earlier ones are not."""
     too_few_steps: bool
     """Whether there are too few steps to tell."""
+    some_stacks: SomeStacksReport | None
+    """Where only some of the steps were recorded with stacks; ``null`` where all are alike."""
     leaks: list[LeakReport]
     filled: list[FilledReport]
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> Device:
         nested = {
+            "some_stacks": None if data["some_stacks"] is None else SomeStacksReport._of(data["some_stacks"]),
             "leaks": [LeakReport._of(item) for item in data["leaks"]],
             "filled": [FilledReport._of(item) for item in data["filled"]],
         }

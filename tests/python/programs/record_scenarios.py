@@ -345,6 +345,52 @@ def stacks_where_another_goes_on():
 
 
 @scenario
+def another_recorder_writes_of_sampled_steps():
+    with vramwise.record("outer sampled", at_end=False) as outer:
+        for _ in range(6):
+            torch.empty(12500, dtype=torch.uint8, device="cuda")
+            outer.step()
+        with vramwise.record("inner sampled") as inner:
+            pass
+    return {"told": pickle.loads(inner.files[0].read_bytes())["vramwise_recorder"]}
+
+
+def records_itself(switch, **options):
+    """Steps of a sampled recording, in the middle of which the program calls PyTorch's function by `switch`."""
+    with vramwise.record("itself", **options) as recorder:
+        for number in range(10):
+            torch.empty(12500, dtype=torch.uint8, device="cuda")
+            if number == 4:
+                switch()
+            recorder.step()
+        steps = with_stacks(recorder)
+    answer = {"steps": steps, "notes": recorder.notes, "on_after": is_on(), "writes": len(recorder.files)}
+    about = json.loads(recorder.files[-1].with_suffix(".info").read_text())
+    answer["told"] = about["recording"]["notes"]
+    torch.cuda.memory._record_memory_history(None)
+    return answer
+
+
+@scenario
+def the_program_records_itself_meanwhile():
+    return records_itself(lambda: torch.cuda.memory._record_memory_history(max_entries=1000, stacks="python"))
+
+
+@scenario
+def the_program_records_itself_by_another_name():
+    function = torch.cuda.memory._record_memory_history
+    first = records_itself(lambda: function(max_entries=1000, stacks="python"))
+    real = torch._C._cuda_record_memory_history
+    return {**first, "put_back": real.__name__ == "_cuda_record_memory_history" and not hasattr(real, "__wrapped__")}
+
+
+@scenario
+def the_program_records_itself_in_the_old_way():
+    return records_itself(lambda: torch.cuda.memory._record_memory_history(True, trace_alloc_max_entries=1000,
+                                                                           trace_alloc_record_context=True))
+
+
+@scenario
 def nothing_is_left_of_it():
     from vramwise.recorder import triggers
 

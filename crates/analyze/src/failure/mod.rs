@@ -26,6 +26,7 @@ pub use trial::Trial;
 use vramwise_types::TorchVersion;
 
 pub use crate::oom::Cause;
+use crate::stacks::Sampled;
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -79,6 +80,8 @@ pub struct Device {
     pub recorded_failures: usize,
     /// The first request that fails; `None` where none does.
     pub failure: Option<Failure>,
+    /// Where only some steps were recorded with stacks, which.
+    pub sampled: Option<Sampled>,
     /// What had to be assumed.
     pub assumptions: Vec<String>,
 }

@@ -16,6 +16,7 @@ use super::{Account, Cause, Device, Failure, Limit, Options, Proof, change, pins
 use crate::peak::holders::{By, Namer};
 use crate::peak::replayed::event_of;
 use crate::peak::state::State;
+use crate::stacks::Sampled;
 
 /// Says why every device with a history ran out of memory, or would under the capacity.
 pub fn explain(snapshot: &Snapshot, options: &Options) -> Vec<Device> {
@@ -41,6 +42,7 @@ fn one(snapshot: &Snapshot, number: u32, device: &DeviceTrace, options: &Options
         peak_under_capacity: None,
         recorded_failures: recorded.len(),
         failure: None,
+        sampled: Sampled::of(snapshot, number, device),
         assumptions,
     };
     if let Some(why) = not_exact(&recording) {

@@ -18,6 +18,7 @@ mod steps;
 use vramwise_trace::{DeviceTrace, Snapshot};
 
 use crate::peak::holders::{By, Namer};
+use crate::stacks::Sampled;
 
 pub use steps::{StepSource, Steps};
 
@@ -54,10 +55,23 @@ pub struct DeviceLeaks {
     pub events: usize,
     /// The steps.
     pub steps: Steps,
+    /// Where only some of them were recorded with stacks, and there are enough steps to compare.
+    pub some_stacks: Option<SomeStacks>,
     /// What grows, most bytes a step first.
     pub leaks: Vec<Leak>,
     /// What grew over several steps and then stayed, most bytes first: caches.
     pub filled: Vec<Filled>,
+}
+
+/// Steps of which only some have stacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SomeStacks {
+    /// How many have.
+    pub steps_with_stacks: usize,
+    /// Whether growth is looked for in those, by stack; else in all, by size.
+    pub by_stack: bool,
+    /// The same as a sentence.
+    pub note: String,
 }
 
 /// Memory that grows.
@@ -117,6 +131,7 @@ fn one(
         device: number,
         events: device.events.len(),
         steps,
+        some_stacks: None,
         leaks: Vec::new(),
         filled: Vec::new(),
     };
@@ -125,7 +140,8 @@ fn one(
     }
     let ends = &answer.steps.ends;
     let watched = sampled::Watched::of(device, ends);
-    let mut groups = lifetimes::groups(device, ends, watched.by_stack);
+    answer.some_stacks = watched.told(ends.len(), Sampled::of(snapshot, number, device));
+    let mut groups = lifetimes::groups(device, ends, watched.by_stack());
     watched.only(&mut groups);
     let mut namer = Namer::new(snapshot, By::Stack, options.frames);
     (answer.leaks, answer.filled) = growth::judge(groups, ends.len(), &watched.steps, |group| {

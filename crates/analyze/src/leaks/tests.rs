@@ -171,6 +171,20 @@ fn where_some_steps_have_stacks_a_leak_has_its_true_size_and_line() {
     assert_eq!((leak.place.as_str(), leak.bytes_per_step), ("train.py:1 train", 1 << 20));
     // 7 steps have stacks, the first one is passed over, and the rest is watched from the second on.
     assert_eq!((leak.steps, leak.grew), (5, 5));
+    let some = found.some_stacks.expect("that is said");
+    assert_eq!((some.steps_with_stacks, some.by_stack), (7, true));
+    assert_eq!(
+        some.note,
+        "7 of 100 steps were recorded with stacks: growth is looked for in those"
+    );
+}
+
+#[test]
+fn where_all_steps_have_stacks_or_none_has_nothing_is_said_of_it() {
+    for stacks in [true, false] {
+        let snapshot = history_with(20, &[4096], |_| vec![1 << 20], |_| stacks);
+        assert_eq!(found(&snapshot).some_stacks, None);
+    }
 }
 
 #[test]
@@ -193,6 +207,13 @@ fn where_too_few_steps_have_stacks_the_size_is_named() {
     let leak = &found.leaks[0];
     assert_eq!((leak.bytes_per_step, leak.steps, leak.grew), (1 << 20, 15, 15));
     assert!(leak.place.starts_with("blocks of 1.00 MiB"), "{}", leak.place);
+    let some = found.some_stacks.expect("that is said");
+    assert_eq!((some.steps_with_stacks, some.by_stack), (3, false));
+    assert!(
+        some.note.starts_with("3 of 18 steps were recorded with stacks, too few"),
+        "{}",
+        some.note
+    );
 }
 
 #[test]

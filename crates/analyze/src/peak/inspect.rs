@@ -18,6 +18,7 @@ use super::replayed::Replayed;
 use super::source::{Moment, Source};
 use super::state::State;
 use super::{At, DeviceInspection, Evidence, Inspection, Options, Peak, Peaks, Refusal, When};
+use crate::stacks::Sampled;
 
 /// Says where the memory of every device was.
 ///
@@ -179,6 +180,7 @@ impl Look<'_> {
             ooms,
             memory: memory(self.snapshot, of, at_when, state(chosen), self.options),
             pinned,
+            sampled: Sampled::of(self.snapshot, self.number, device),
             has_stacks: device.events.stack.iter().any(|s| *s != StackId::NONE)
                 || device.blocks.iter().any(|b| b.stack != StackId::NONE),
         }

@@ -36,6 +36,8 @@ pub use waste::{FreeMemory, PoolRow};
 use vramwise_trace::Warning;
 use vramwise_types::TorchVersion;
 
+use crate::stacks::Sampled;
+
 /// What is asked.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -149,6 +151,8 @@ pub struct DeviceInspection {
     pub pinned: Vec<PinnedAt>,
     /// Whether any entry or block has a stack.
     pub has_stacks: bool,
+    /// Where only some steps were recorded with stacks, which.
+    pub sampled: Option<Sampled>,
 }
 
 /// The four peaks.

@@ -18,6 +18,7 @@ mod replay;
 mod room;
 mod run;
 mod schema;
+mod stacks;
 mod streams;
 mod tune;
 mod validate;

@@ -41,6 +41,7 @@ pub fn redact(snapshot: &Snapshot, options: &RedactOptions) -> (Snapshot, Redact
     let mut names = Names::new(snapshot);
     let mut out = Snapshot { version_guess: snapshot.version_guess, ..Snapshot::default() };
     out.producer = snapshot.producer.clone();
+    out.recorder = snapshot.recorder.clone();
     let old = &snapshot.strings;
 
     let frames: Vec<Frame> = (0..snapshot.stacks.frame_count())

@@ -12,6 +12,7 @@ use std::io::{self, Write};
 
 use vramwise_types::Action;
 
+use crate::recorder;
 use crate::snapshot::{DeviceTrace, RecordedSettings, Segment, SegmentKind, Snapshot};
 use crate::tables::StackId;
 use emit::Emit;
@@ -59,6 +60,16 @@ fn write(snapshot: &Snapshot, emit: &mut impl Emit) -> io::Result<()> {
         emit.key("allocator_settings")?;
         write_settings(settings, emit)?;
     }
+    if let Some(steps) = snapshot.recorder.as_ref().map(|note| &note.steps_with_stacks) {
+        emit.key(recorder::KEY)?;
+        emit.begin_dict()?;
+        emit.key("steps_with_stacks")?;
+        match steps {
+            None => emit.none()?,
+            Some(steps) => write_steps(steps, emit)?,
+        }
+        emit.end_dict()?;
+    }
     emit.key("external_annotations")?;
     emit.begin_list()?;
     for annotation in &snapshot.annotations {
@@ -78,6 +89,15 @@ fn write(snapshot: &Snapshot, emit: &mut impl Emit) -> io::Result<()> {
     }
     emit.end_list()?;
     emit.end_dict()
+}
+
+fn write_steps(steps: &[u64], emit: &mut impl Emit) -> io::Result<()> {
+    emit.begin_list()?;
+    for step in steps {
+        emit.item()?;
+        emit.int((*step).into())?;
+    }
+    emit.end_list()
 }
 
 fn write_segment(

@@ -36,6 +36,27 @@ fn the_ordinary_snapshot_has_no_surprises() {
 }
 
 #[test]
+fn what_vramwises_recorder_says_of_its_file_is_read_and_no_unknown_key() {
+    let noted = |steps| {
+        let read =
+            read(&with(snapshot(), "vramwise_recorder", dict([("steps_with_stacks", steps)])));
+        assert!(read.unknown_keys.is_empty(), "{:?}", read.unknown_keys);
+        read.recorder.unwrap().steps_with_stacks
+    };
+    assert_eq!(noted(list([Py::Int(0), Py::Int(20)])), Some(vec![0, 20]));
+    assert_eq!(
+        noted(list([Py::Int(-1), text("x"), Py::Int(7)])),
+        Some(vec![7]),
+        "odd ones are left out"
+    );
+    assert_eq!(noted(Py::List((0..5000).map(Py::Int).collect())).map(|s| s.len()), Some(100));
+    assert_eq!(noted(Py::None), None);
+    assert_eq!(noted(text("all")), None);
+    assert_eq!(read(&with(snapshot(), "vramwise_recorder", Py::Int(3))).recorder, None);
+    assert_eq!(read(&snapshot()).recorder, None);
+}
+
+#[test]
 fn a_bare_list_of_segments_is_a_state_without_history() {
     let snapshot = read(&list([segment(BASE), segment(BASE + (2 << 20))]));
     assert_eq!(snapshot.devices[0].segments.len(), 2);

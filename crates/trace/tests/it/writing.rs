@@ -49,6 +49,8 @@ fn rich() -> Py {
         ("time_us", Py::Int(5)),
     ]);
     let data = with(snapshot(), "device_traces", list([list([]), events]));
+    let steps = list([Py::Int(0), Py::Int(20)]);
+    let data = with(data, "vramwise_recorder", dict([("steps_with_stacks", steps)]));
     with(data, "external_annotations", list([annotation]))
 }
 
@@ -63,6 +65,7 @@ fn a_written_snapshot_reads_back_as_the_same_tables() {
         let again = read_slice(&json, &ReadOptions::default()).unwrap();
         assert_eq!(shown(&again), shown(&snapshot));
         assert_eq!(again.settings, snapshot.settings);
+        assert_eq!(again.recorder, snapshot.recorder);
         assert_eq!(again.annotations.len(), snapshot.annotations.len());
     }
 }

@@ -375,6 +375,7 @@ mod tests {
             series: Vec::new(),
         };
         let found = |source, steps: usize, leaks| DeviceLeaks {
+            some_stacks: None,
             device: 0,
             events: 100,
             steps: vramwise_analyze::leaks::Steps {

@@ -6,6 +6,7 @@ use vramwise_analyze::peak::Evidence;
 
 use super::Input;
 use crate::figures::{FragmentationReport, PeakBytes, evidence_name};
+use crate::stacks::SampledStacks;
 
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -62,6 +63,8 @@ pub(super) struct SideReport {
     pub(super) rounding_bytes: u64,
     pub(super) oom: usize,
     pub(super) has_stacks: bool,
+    /// Where only some steps were recorded with stacks, which; `null` where all are alike.
+    pub(super) sampled_stacks: Option<SampledStacks>,
 }
 
 #[derive(Serialize)]
@@ -130,6 +133,7 @@ fn side(side: &Side) -> SideReport {
         rounding_bytes: memory.allocated.bytes.saturating_sub(memory.requested),
         oom: device.ooms.len(),
         has_stacks: device.has_stacks,
+        sampled_stacks: device.sampled.as_ref().map(SampledStacks::new),
     }
 }
 

@@ -52,6 +52,10 @@ fn settings(file: &FileReport) -> String {
 
 fn evidence(text: &mut String, sides: [&SideReport; 2], style: Style) {
     for (name, side) in ["A", "B"].into_iter().zip(sides) {
+        if let Some(sampled) = &side.sampled_stacks {
+            let note = format!("stacks in {name}: {}", sampled.note);
+            let _ = writeln!(text, "  {}", style.warn(&note));
+        }
         let what = match (&side.evidence_reason, side.evidence) {
             (Some(why), _) => format!("{name} is told from its history alone, since {why}"),
             (None, "state") => format!("{name} has no history: its state at the end is compared"),

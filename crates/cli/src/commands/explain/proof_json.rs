@@ -3,6 +3,8 @@
 use serde::Serialize;
 use vramwise_analyze::failure::{Device, Failure, PinnedSegment, Proof, Trial};
 
+use crate::stacks::SampledStacks;
+
 /// A snapshot's device, whether a request failed or not.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -19,6 +21,8 @@ pub(super) struct Verified {
     peak_reserved_under_capacity_bytes: Option<u64>,
     recorded_failures: usize,
     fails: bool,
+    /// Where only some steps were recorded with stacks, which; `null` where all are alike.
+    sampled_stacks: Option<SampledStacks>,
     assumptions: Vec<String>,
 }
 
@@ -113,6 +117,7 @@ impl Verified {
             peak_reserved_under_capacity_bytes: device.peak_under_capacity,
             recorded_failures: device.recorded_failures,
             fails: device.failure.is_some(),
+            sampled_stacks: device.sampled.as_ref().map(SampledStacks::new),
             assumptions: device.assumptions.clone(),
         }
     }

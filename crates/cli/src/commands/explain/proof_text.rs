@@ -32,6 +32,12 @@ impl Page {
                 let _ = writeln!(text, "{}", self.style.warn(&not));
             }
         }
+        if let Some(sampled) = &device.sampled {
+            let note = format!("Stacks: {}.", sampled.sentence());
+            for line in super::text::wrapped(&note, self.columns) {
+                let _ = writeln!(text, "{}", self.style.warn(&line));
+            }
+        }
         match &device.failure {
             Some(failure) => self.failure(text, failure, device, top),
             None => {

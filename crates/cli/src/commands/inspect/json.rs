@@ -7,6 +7,8 @@ use vramwise_analyze::peak::{
 };
 use vramwise_types::TorchVersion;
 
+use crate::stacks::SampledStacks;
+
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Report {
@@ -37,6 +39,8 @@ pub(super) struct Device {
     pub(super) peaks: Option<PeaksReport>,
     pub(super) oom: Vec<Oom>,
     pub(super) has_stacks: bool,
+    /// Where only some steps were recorded with stacks, which; `null` where all are alike.
+    pub(super) sampled_stacks: Option<SampledStacks>,
     pub(super) memory: MemoryReport,
     pub(super) pinned: Vec<PinnedReport>,
     pub(super) timeline: Vec<ColumnReport>,
@@ -250,6 +254,7 @@ fn device(d: &DeviceInspection, by: &'static str, top: usize) -> Device {
         }),
         oom: d.ooms.iter().map(|(event, size)| Oom { event: *event, size_bytes: *size }).collect(),
         has_stacks: d.has_stacks,
+        sampled_stacks: d.sampled.as_ref().map(SampledStacks::new),
         memory: memory(&d.memory, by, top),
         pinned: d.pinned.iter().map(|p| pinned(p, top)).collect(),
         timeline: d.timeline.iter().map(column).collect(),

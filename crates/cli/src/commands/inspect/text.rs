@@ -68,7 +68,11 @@ fn evidence(text: &mut String, device: &Device, style: Style) {
         )),
         _ => style.warn("There is no history: only the moment of the snapshot is known."),
     };
-    let _ = writeln!(text, "{sentence}\n");
+    let _ = writeln!(text, "{sentence}");
+    if let Some(sampled) = &device.sampled_stacks {
+        let _ = writeln!(text, "{}", style.warn(&format!("Stacks: {}.", sampled.note)));
+    }
+    text.push('\n');
 }
 
 fn peaks(text: &mut String, device: &Device, context: &Context) {

@@ -39,8 +39,21 @@ struct Device {
     left_out_reason: Option<String>,
     /// Whether there are too few steps to tell.
     too_few_steps: bool,
+    /// Where only some of the steps were recorded with stacks; `null` where all are alike.
+    some_stacks: Option<SomeStacksReport>,
     leaks: Vec<LeakReport>,
     filled: Vec<FilledReport>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct SomeStacksReport {
+    /// How many of `steps` were.
+    steps_with_stacks: usize,
+    /// `stack`: growth is looked for in those; `size`: in all, by the sizes of blocks.
+    told_apart_by: &'static str,
+    /// The same as a sentence.
+    note: String,
 }
 
 #[derive(Serialize)]
@@ -99,6 +112,11 @@ impl Device {
             first_counted_step: d.steps.first_counted(),
             left_out_reason: d.steps.left_out(),
             too_few_steps: d.steps.too_few(),
+            some_stacks: d.some_stacks.as_ref().map(|some| SomeStacksReport {
+                steps_with_stacks: some.steps_with_stacks,
+                told_apart_by: if some.by_stack { "stack" } else { "size" },
+                note: some.note.clone(),
+            }),
             leaks: d.leaks.iter().map(LeakReport::from).collect(),
             filled: d.filled.iter().map(FilledReport::from).collect(),
         }

@@ -57,6 +57,9 @@ fn report(text: &mut String, device: &DeviceLeaks, top: usize, style: Style) {
     if let Some(why) = device.steps.left_out() {
         let _ = writeln!(text, "{}", style.dim(&why));
     }
+    if let Some(some) = &device.some_stacks {
+        let _ = writeln!(text, "{}", style.warn(&some.note));
+    }
     if device.leaks.is_empty() {
         let _ = writeln!(text, "{}", style.good("Nothing grows from step to step."));
     }
