@@ -5,6 +5,9 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+# What vramwise's allocator adds to the settings that PyTorch was told.
+_OURS = "backend:vramwise"
+
 
 def state(torch: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """All segments of this process, and ``allocator_settings`` (empty where the release does not give them).
@@ -21,7 +24,11 @@ def state(torch: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         except TypeError:
             # Up to 2.6 it takes nothing.
             answer = ask()
-    return list(answer.get("segments", [])), dict(answer.get("allocator_settings") or {})
+    settings = dict(answer.get("allocator_settings") or {})
+    conf = settings.get("PYTORCH_CUDA_ALLOC_CONF")
+    if isinstance(conf, str):
+        settings["PYTORCH_CUDA_ALLOC_CONF"] = ",".join(option for option in conf.split(",") if option != _OURS)
+    return list(answer.get("segments", [])), settings
 
 
 def without_history(torch: Any) -> bool:

@@ -124,6 +124,11 @@ pub(crate) fn verify(device: &DeviceTrace, options: &VerifyOptions) -> (Recordin
     if without.first_divergence.is_none() { (without, true) } else { (recording, false) }
 }
 
+/// The name of the allocator that made a recording.
+pub(crate) fn allocator_name(drop_in: bool) -> &'static str {
+    if drop_in { "vramwise" } else { "pytorch" }
+}
+
 /// The PyTorch version meant: the user's, the file's, or the reference.
 pub(crate) fn version(given: Option<TorchVersion>, snapshot: &Snapshot) -> TorchVersion {
     given.or(snapshot.version_guess).unwrap_or_default()

@@ -41,7 +41,11 @@ pub fn slice(
     let cut = cuts.state_before(end)?;
     let events = start..end;
     let mut devices = vec![DeviceTrace::default(); number as usize];
-    devices.push(DeviceTrace { events: part(&device.events, &events), ..cut.state });
+    devices.push(DeviceTrace {
+        events: part(&device.events, &events),
+        drop_in: device.drop_in,
+        ..cut.state
+    });
     let sliced = Snapshot {
         devices,
         annotations: annotations(snapshot, number, &device.events, &events),

@@ -57,6 +57,29 @@ pub(crate) fn absurd(event: usize, entry: &Ev) -> Divergence {
     }
 }
 
+/// For an entry that cannot stand where it does, whoever serves requests.
+pub(crate) fn contradiction(history: &History, at: usize, got: &str) -> Divergence {
+    let expected = history.entries.get(at).map_or_else(
+        || "the end of the history".to_owned(),
+        |e| {
+            shown(
+                e.action,
+                e.addr,
+                e.size,
+                history.streams.get(e.stream as usize).copied().unwrap_or(0),
+            )
+        },
+    );
+    Divergence {
+        event: history.event_of(at),
+        expected,
+        got: got.to_owned(),
+        why: "no allocator can have written this: entries are missing, or the file is damaged"
+            .to_owned(),
+        context: Vec::new(),
+    }
+}
+
 /// For an entry whose action is not known: nothing can be said of the memory after it.
 pub(crate) fn unknown(event: usize) -> Divergence {
     Divergence {

@@ -40,6 +40,7 @@ pub fn replayed_snapshot(
         devices,
         settings: Some(settings(conditions)),
         annotations: source.annotations.clone(),
+        recorder: source.recorder.clone(),
         strings: source.strings.clone(),
         stacks: source.stacks.clone(),
         version_guess: Some(conditions.version),

@@ -18,6 +18,7 @@ mod impossible;
 mod pools;
 mod program;
 mod recording;
+mod requests;
 mod settings;
 mod start;
 mod tables;

@@ -17,6 +17,7 @@ use crate::final_state;
 use crate::history::History;
 use crate::pools::{Inference, PoolMap};
 use crate::program::Program;
+use crate::requests;
 use crate::ties;
 use crate::verify::{FailedRequest, Run, Setup, Verifier, refuses};
 
@@ -93,7 +94,9 @@ pub struct Recording {
     pub final_difference: Option<String>,
     /// Why the file cannot come from PyTorch's allocator, where that is certain.
     pub impossible: Option<String>,
-    /// The model's counters at the end.
+    /// Whether another allocator placed the blocks: only the requests are taken, and nothing is compared.
+    pub requests_only: bool,
+    /// The model's counters at the end; zero where nothing is compared.
     pub stats: Stats,
     /// The model's segments at the end.
     pub segments: Vec<SegmentView>,
@@ -118,15 +121,21 @@ pub struct Recording {
 impl Recording {
     /// Whether the model reproduced the whole file.
     pub fn is_exact(&self) -> bool {
-        self.first_divergence.is_none()
+        !self.requests_only
+            && self.first_divergence.is_none()
             && self.final_difference.is_none()
             && self.impossible.is_none()
             && self.agreement.all_exact()
     }
 
     /// Replays a device's history under its own settings.
+    ///
+    /// Where vramwise's allocator made it, its requests are taken alone ([`Recording::requests_only`]).
     pub fn verify(device: &DeviceTrace, options: &VerifyOptions) -> Self {
         let history = History::of(device);
+        if device.drop_in {
+            return requests::recording(&history, device, options);
+        }
         let mut assumptions = Vec::new();
         let Solved { setup, run, pools } = ties::solve(&history, device, options, &mut assumptions);
         finish(device, &history, run, &pools, setup, assumptions)
@@ -340,6 +349,7 @@ fn finish(
             Some((event, _)) => Some(format!("event {event} speaks of memory that no device has")),
             None => first_divergence.as_ref().and_then(|_| crate::impossible::proof(history)),
         },
+        requests_only: false,
         first_divergence,
         final_difference,
         stats: allocator.stats().clone(),

@@ -17,6 +17,9 @@ pub fn recorded_config(
         notes.push("the file does not say its settings: PyTorch's defaults are assumed".to_owned());
         return (Config::default(), notes);
     };
+    if recorded.of_drop_in() {
+        return under_drop_in(&recorded.conf_of_pytorch(), version);
+    }
     let later = || (version.minor + 1..=NEWEST).map(|minor| TorchVersion::new(2, minor));
     let read_by = |version| settings::parse(&recorded.conf, version).ok().map(|p| (version, p));
     let mut config = match settings::parse(&recorded.conf, version) {
@@ -57,4 +60,27 @@ pub fn recorded_config(
         ));
     }
     (config, notes)
+}
+
+/// What PyTorch's own allocator would have been told where vramwise's was in its place.
+fn under_drop_in(conf: &str, version: TorchVersion) -> (Config, Vec<String>) {
+    match settings::parse(conf, version) {
+        Ok(parsed) if conf.is_empty() => {
+            let note = "for PyTorch's own allocator the program had no settings: its defaults are what others are \
+                        compared with";
+            (parsed.config, vec![note.to_owned()])
+        }
+        Ok(parsed) => {
+            let note = format!(
+                "for PyTorch's own allocator the program had the settings '{conf}': others are compared with them"
+            );
+            (parsed.config, vec![note])
+        }
+        Err(error) => {
+            let note = format!(
+                "PyTorch {version} would refuse the recorded settings string '{conf}' ({error}): its defaults are assumed"
+            );
+            (Config::default(), vec![note])
+        }
+    }
 }

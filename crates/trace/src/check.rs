@@ -2,12 +2,14 @@
 
 use vramwise_types::Action;
 
-use crate::snapshot::{DeviceTrace, Producer, Snapshot, Warning};
+use crate::snapshot::{DeviceTrace, Producer, RecordedSettings, Snapshot, Warning};
 use crate::version::Schema;
 
 /// Names the producer and adds the warnings.
 pub(crate) fn check(snapshot: &mut Snapshot, schema: &Schema) {
     snapshot.producer = producer(snapshot, schema);
+    let drop_in = snapshot.producer == Producer::Vramwise;
+    snapshot.devices.iter_mut().for_each(|device| device.drop_in = drop_in);
     let mut warnings = Vec::new();
     let mut push = |code, message: String| warnings.push(Warning { code, message });
     if let Producer::Other(why) = &snapshot.producer {
@@ -119,6 +121,9 @@ fn producer(snapshot: &Snapshot, schema: &Schema) -> Producer {
     if schema.profiler_made {
         let why = "its segments have no types and sizes, as PyTorch makes them from a profiler run";
         return Producer::Other(why.into());
+    }
+    if snapshot.settings.as_ref().is_some_and(RecordedSettings::of_drop_in) {
+        return Producer::Vramwise;
     }
     if let Some(key) = &schema.foreign_conf {
         return Producer::Other(format!("its settings variable is {key}"));

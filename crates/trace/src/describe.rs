@@ -172,7 +172,8 @@ fn replayable(device: &DeviceTrace, facts: &HistoryFacts, foreign: Option<&str>)
 /// Describes a snapshot.
 pub fn describe(snapshot: &Snapshot) -> Description {
     let foreign = match &snapshot.producer {
-        Producer::PyTorch => None,
+        // Its requests are as good as any.
+        Producer::PyTorch | Producer::Vramwise => None,
         Producer::Other(why) => Some(why.as_str()),
     };
     let devices = snapshot.devices.iter().enumerate();

@@ -40,6 +40,8 @@ pub struct DeviceTrace {
     pub blocks: Vec<Block>,
     /// The history, oldest first.
     pub events: Events,
+    /// Whether vramwise's allocator made all this, in the place of PyTorch's: addresses are of its choosing.
+    pub drop_in: bool,
 }
 
 impl DeviceTrace {
@@ -199,6 +201,22 @@ pub struct RecordedSettings {
     pub other: Vec<(String, String)>,
 }
 
+/// What vramwise's allocator adds to the settings string in snapshots that it makes.
+const DROP_IN: &str = "backend:vramwise";
+
+impl RecordedSettings {
+    /// Whether vramwise's allocator was in the place of PyTorch's.
+    pub fn of_drop_in(&self) -> bool {
+        self.conf.split(',').any(|option| option.trim() == DROP_IN)
+    }
+
+    /// The settings string as PyTorch's own allocator would have got it.
+    pub fn conf_of_pytorch(&self) -> String {
+        let options = self.conf.split(',').filter(|option| option.trim() != DROP_IN);
+        options.collect::<Vec<_>>().join(",")
+    }
+}
+
 /// What vramwise's recorder says of a file that it wrote.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecorderNote {
@@ -212,6 +230,8 @@ pub enum Producer {
     /// PyTorch's caching allocator, as far as the schema tells.
     #[default]
     PyTorch,
+    /// vramwise's allocator in the place of that, as the settings of the file say.
+    Vramwise,
     /// Something else with the same schema; the text says what gave it away.
     Other(String),
 }

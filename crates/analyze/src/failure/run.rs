@@ -131,6 +131,12 @@ fn not_exact(recording: &Recording) -> Option<String> {
     if let Some(why) = &recording.impossible {
         return Some(format!("no run of PyTorch's allocator can have written it: {why}"));
     }
+    if recording.requests_only {
+        return Some(
+            "it was recorded under vramwise's allocator, whose blocks no replay of PyTorch's has"
+                .to_owned(),
+        );
+    }
     if let Some(divergence) = &recording.first_divergence {
         return Some(format!("the replay parts from the recording at event {}", divergence.event));
     }

@@ -13,6 +13,9 @@ pub(super) fn why_no_replay(recording: Option<&Recording>) -> String {
     if let Some(why) = &recording.impossible {
         return format!("no run of PyTorch's allocator can have written it: {why}");
     }
+    if recording.requests_only {
+        return "it was recorded under vramwise's allocator, whose blocks no replay of PyTorch's has".to_owned();
+    }
     if let Some(divergence) = &recording.first_divergence {
         return format!("the replay parts from the recording at event {}", divergence.event);
     }

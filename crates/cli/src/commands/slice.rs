@@ -180,6 +180,12 @@ pub(crate) fn cut(
 
 /// Why a slice cannot be reproduced from what it holds, although the whole could.
 fn why_not(recording: &Recording) -> Option<String> {
+    if recording.requests_only {
+        return Some(
+            "it was recorded under vramwise's allocator, so that only its requests are replayed"
+                .to_owned(),
+        );
+    }
     if let Some(divergence) = &recording.first_divergence {
         return Some(format!(
             "what was before it (private pools, address ranges) decides its event {}",

@@ -7,5 +7,6 @@ mod hostile;
 mod mid_run;
 mod pools;
 mod releases;
+mod requests;
 mod verify;
 mod what_if;

@@ -174,6 +174,9 @@ class Allocator final : public native::CUDAAllocator {
     out.device_traces.clear();
     out.external_annotations.clear();
     out.config_metadata.expandable_segments = true;
+    // For who reads the snapshot: the blocks are not PyTorch's choice. `vramwise` takes the requests alone then.
+    std::string& settings = out.config_metadata.last_allocator_settings;
+    settings += settings.empty() ? "backend:vramwise" : ",backend:vramwise";
     const auto order = history_.order();
     std::vector<size_t> active;
     for (int device = 0; device < devices_.load(); ++device) {

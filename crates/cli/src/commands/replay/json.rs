@@ -21,6 +21,8 @@ pub(super) struct Report {
     /// The version whose rules were applied.
     pub(super) torch_version: String,
     pub(super) events: usize,
+    /// `pytorch`, or `vramwise` where that was in its place: then its blocks are not compared, and `verify` is `null`.
+    pub(super) recorded_allocator: &'static str,
     pub(super) settings: SettingsReport,
     pub(super) capacity_bytes: Option<u64>,
     pub(super) verify: Option<Verify>,
@@ -114,6 +116,7 @@ impl Report {
             torch_version_guess: snapshot.version_guess.map(|v| v.to_string()),
             torch_version: recording.version.to_string(),
             events: recording.entries,
+            recorded_allocator: input::allocator_name(recording.requests_only),
             settings: SettingsReport {
                 replayed: replayed.unwrap_or_else(|| recorded.clone()),
                 recorded: written.unwrap_or(recorded),

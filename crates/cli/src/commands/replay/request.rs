@@ -56,6 +56,11 @@ impl Answer {
             return false;
         }
         match &self.what_if {
+            Some(_)
+                if self.recording.requests_only && self.recording.first_divergence.is_some() =>
+            {
+                false
+            }
             Some(what_if) => what_if.outcome.ooms.is_empty(),
             None => self.recording.is_exact(),
         }
@@ -180,7 +185,8 @@ pub(super) fn answer(request: &Request, device: &DeviceTrace) -> Answer {
     }
     let mut assumptions = request.notes.clone();
     assumptions.append(&mut recording.assumptions);
-    let asks = request.is_what_if() || another_card;
+    // Where nothing can be compared, there is still what PyTorch's allocator would have done.
+    let asks = request.is_what_if() || another_card || recording.requests_only;
     let what_if = asks.then(|| replay(request, &recording, &mut assumptions));
     let drop_in = request.drop_in.then(|| drop_in::replay(request, &recording, &mut assumptions));
     Answer { recording, what_if, drop_in, assumptions }

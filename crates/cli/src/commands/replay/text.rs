@@ -10,6 +10,9 @@ use crate::context::Context;
 use crate::style::Style;
 use crate::text::{counted, grouped, printable};
 
+/// Said of a recording that another allocator's blocks are in.
+const NOT_COMPARED: &str = "recorded under vramwise's allocator: its blocks are not compared";
+
 pub(super) fn render(report: &Report, answer: &Answer, context: &Context) -> String {
     let style = context.style();
     let mut text = String::new();
@@ -105,6 +108,16 @@ fn what_if(text: &mut String, report: &Report, answer: &Answer, style: Style) {
         grouped(allocs.recorded)
     );
     let painted = if recording.is_exact() { style.good(&proved) } else { style.bad(&proved) };
+    let painted = match (&recording.first_divergence, recording.requests_only) {
+        (Some(d), true) => style.bad(&format!(
+            "its requests make no sense from event {} on: {}, {}",
+            grouped(d.event as u64),
+            d.expected,
+            d.got
+        )),
+        (None, true) => style.warn(NOT_COMPARED),
+        _ => painted,
+    };
     let _ = writeln!(text, "  {:<18} {painted}", "model");
     if report.oom.is_empty() {
         let _ = writeln!(text, "  {:<18} {}", "out of memory", style.good("never"));

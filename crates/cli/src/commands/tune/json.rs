@@ -38,6 +38,8 @@ struct FileReport {
     allocs: u64,
     allocs_exact: u64,
     exact: bool,
+    /// `pytorch`, or `vramwise` where that was in its place: then its blocks are not compared.
+    recorded_allocator: &'static str,
 }
 
 #[derive(Serialize)]
@@ -202,6 +204,7 @@ fn file(input: &Input) -> FileReport {
         allocs: allocs.recorded,
         allocs_exact: allocs.exact,
         exact: input.recording.is_exact(),
+        recorded_allocator: crate::input::allocator_name(input.recording.requests_only),
     }
 }
 
@@ -278,6 +281,12 @@ pub(super) fn reason(failed: &Input) -> String {
         return format!("this is no history of PyTorch's allocator: {why}");
     }
     match &recording.first_divergence {
+        Some(d) if recording.requests_only => {
+            format!(
+                "its requests make no sense from event {} on: {}, {} ({})",
+                d.event, d.expected, d.got, d.why
+            )
+        }
         Some(d) => format!(
             "the model parts from the recording at event {}: the recording has {}, the model {} ({})",
             d.event, d.expected, d.got, d.why

@@ -67,7 +67,12 @@ fn head(text: &mut String, input: &Input, style: Style) {
         grouped(allocs.exact),
         grouped(allocs.recorded)
     );
-    let _ = writeln!(text, "  model check  {}", style.good(&proof));
+    let proof = if input.recording.requests_only {
+        style.warn("recorded under vramwise's allocator: its blocks are not compared, its requests are replayed")
+    } else {
+        style.good(&proof)
+    };
+    let _ = writeln!(text, "  model check  {proof}");
 }
 
 fn named(conf: &str) -> &str {

@@ -12,6 +12,8 @@ pub(super) struct Report<'a> {
     file: &'a str,
     /// Why the file is not from PyTorch's allocator; `null` if it seems to be.
     other_producer: Option<&'a str>,
+    /// `pytorch`, or `vramwise` where that was in its place.
+    allocator: &'static str,
     torch_version_guess: Option<String>,
     /// The settings string; `null` where the file does not say.
     settings: Option<&'a str>,
@@ -61,9 +63,10 @@ impl<'a> Report<'a> {
             schema: 1,
             file,
             other_producer: match &description.producer {
-                Producer::PyTorch => None,
+                Producer::PyTorch | Producer::Vramwise => None,
                 Producer::Other(why) => Some(why),
             },
+            allocator: crate::input::allocator_name(description.producer == Producer::Vramwise),
             torch_version_guess: description.version.map(|v| v.to_string()),
             settings: description.settings.as_deref(),
             replayable: NAMES[best],

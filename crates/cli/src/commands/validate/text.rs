@@ -17,6 +17,13 @@ pub(super) fn render(file: &str, description: &Description, context: &Context) -
         let what = style.warn("not from PyTorch's allocator:");
         let _ = writeln!(text, "{what} {}", printable(why));
     }
+    if description.producer == Producer::Vramwise {
+        line(
+            &mut text,
+            "allocator",
+            "vramwise's, in the place of PyTorch's: its requests can be replayed, its blocks are not compared",
+        );
+    }
     line(&mut text, "settings", &settings(description));
     if description.annotations > 0 {
         line(&mut text, "annotations", &grouped(description.annotations as u64));
