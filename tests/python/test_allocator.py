@@ -12,6 +12,7 @@ import textwrap
 import unittest
 from pathlib import Path
 
+import emulated
 import emulated_torch
 from emulated_torch import ENGINE, LIBRARIES, ROOT, TESTS, Device, compiler, shared_object
 
@@ -78,6 +79,66 @@ class Interface(Allocator):
 
     def test_devices_are_kept_apart(self):
         self.compare("both_devices_have_counters_of_their_own", devices=2)
+
+
+class Recordings(Allocator):
+    """What vramwise says of a recording that was made under its allocator, beside PyTorch's own of the same program."""
+
+    PROGRAM = """
+import sys, torch, vramwise
+if sys.argv[1] == "ours":
+    vramwise.install_allocator(required=True)
+torch.cuda.memory._record_memory_history(max_entries=100_000, stacks="python")
+model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(4)]).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+def step(batch):
+    model(torch.ones(batch, 512, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+for batch in (64, 3000, 500, 5000, 64, 7000):
+    step(batch)
+torch.cuda.empty_cache()
+step(100)
+pool = torch.cuda.MemPool()
+with torch.cuda.use_mem_pool(pool):
+    inside = torch.empty(5 << 20, device="cuda")
+with torch.cuda.stream(torch.cuda.Stream()):
+    side = torch.empty(3 << 20, device="cuda")
+    side.record_stream(torch.cuda.default_stream())
+del side
+step(4000)
+torch.cuda.memory._dump_snapshot(sys.argv[2])
+"""
+
+    @unittest.skipUnless(os.path.exists(emulated.PROGRAM), "VRAMWISE_BIN does not name the program")
+    def test_replays_of_its_requests_hold_what_pytorchs_own_allocator_held(self):
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        program = folder / "program.py"
+        program.write_text(self.PROGRAM)
+        reports = {}
+        for which in ("native", "ours"):
+            self.run_python(program, which, folder / f"{which}.pickle")
+            done = emulated.vramwise("replay", folder / f"{which}.pickle", "--json")
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            reports[which] = json.loads(done.stdout)
+        native, ours = reports["native"], reports["ours"]
+        self.assertEqual((native["recorded_allocator"], ours["recorded_allocator"]), ("pytorch", "vramwise"))
+        self.assertTrue(native["verify"]["final_state_exact"])
+        self.assertIsNone(ours["verify"])
+        for counter in ("reserved_bytes.all.peak", "allocated_bytes.all.peak", "requested_bytes.all.peak"):
+            self.assertEqual(ours["stats"][counter], native["stats"][counter], counter)
+        best = [json.loads(emulated.vramwise("tune", folder / f"{which}.pickle", "--json").stdout)["candidates"]
+                for which in ("native", "ours")]
+        self.assertEqual(*[{c["conf"]: c["peak_reserved_bytes"] for c in found} for found in best])
+
+    def test_settings_of_pytorchs_own_are_told_beside_the_allocator(self):
+        done = self.run_program(INSTALL + """
+x = torch.empty(1000, device="cuda")
+print(torch.cuda.memory._snapshot()["allocator_settings"]["PYTORCH_CUDA_ALLOC_CONF"])
+from vramwise.settings import allocator_settings
+print(repr(allocator_settings()))
+""", PYTORCH_CUDA_ALLOC_CONF="max_split_size_mb:64")
+        self.assertEqual(done.stdout, "max_split_size_mb:64,backend:vramwise\n'max_split_size_mb:64'\n")
 
 
 class Processes(Allocator):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import pickle
 import threading
@@ -22,6 +21,7 @@ from . import about, history, names, triggers
 from .callers import Frames, tell_who_asked
 from .options import Options
 from .sampling import Sampling
+from .turns import Turn, no_collections
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -31,19 +31,7 @@ STEP = "vramwise.step"
 _PROTOCOL = 4
 
 
-class _Turn:
-    """One file at a time: a snapshot is as large as the history, and a signal may come while one is written."""
-
-    def __init__(self) -> None:
-        self.renew()
-
-    def renew(self) -> None:
-        # Re-entrant, since the handler of a signal runs in the thread that it interrupts.
-        self.lock = threading.RLock()
-        self.taken = False
-
-
-_turn = _Turn()
+_turn = Turn()
 
 
 class Recorder:
@@ -326,7 +314,7 @@ class Recorder:
         if not history.is_on(torch) and history.can_tell(torch):
             self._note("the program has switched the history off: there is none behind that moment")
         stem = names.stem(reason, names.ranks(torch)["rank"], step if self.steps else None)
-        with _no_collections():
+        with no_collections():
             snapshot = torch.cuda.memory._snapshot()
             steps_with_stacks = history.steps_with_stacks()
             about.note_stacks(snapshot, steps_with_stacks)
@@ -392,18 +380,6 @@ def _reserved(torch: Any) -> int:
         return counter(torch.cuda.memory_stats_as_nested_dict(), "reserved_bytes.all.current")
     except Exception:  # noqa: BLE001 - the program that is recorded must go on
         return 0
-
-
-@contextlib.contextmanager
-def _no_collections() -> Iterator[None]:
-    """Python's collector would look through the growing snapshot again and again."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def after_fork() -> None:

@@ -214,7 +214,8 @@ class Verified:
     peak_reserved_under_capacity_bytes: int | None
     """Most bytes held in a replay under ``--capacity``, where nothing fails under it."""
     recorded_failures: int
-    fails: bool
+    fails: bool | None
+    """Whether a request fails; ``null`` where ``--capacity`` asks and no replay can tell."""
     sampled_stacks: SampledStacks | None
     """Where only some steps were recorded with stacks, which; ``null`` where all are alike."""
     assumptions: list[str]

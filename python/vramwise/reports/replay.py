@@ -141,6 +141,8 @@ class ReplayReport(BaseReport):
     torch_version: str
     """The version whose rules were applied."""
     events: int
+    recorded_allocator: str
+    """``pytorch``, or ``vramwise`` where that was in its place: then its blocks are not compared, and ``verify`` is ``null``."""
     settings: SettingsReport
     capacity_bytes: int | None
     verify: Verify | None

@@ -16,6 +16,8 @@ class FileReport:
     allocs: int
     allocs_exact: int
     exact: bool
+    recorded_allocator: str
+    """``pytorch``, or ``vramwise`` where that was in its place: then its blocks are not compared."""
 
     @classmethod
     def _of(cls, data: dict[str, Any]) -> FileReport:

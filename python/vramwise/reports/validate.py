@@ -50,6 +50,8 @@ class ValidateReport(BaseReport):
     file: str
     other_producer: str | None
     """Why the file is not from PyTorch's allocator; ``null`` if it seems to be."""
+    allocator: str
+    """``pytorch``, or ``vramwise`` where that was in its place."""
     torch_version_guess: str | None
     settings: str | None
     """The settings string; ``null`` where the file does not say."""

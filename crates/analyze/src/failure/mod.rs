@@ -86,6 +86,14 @@ pub struct Device {
     pub assumptions: Vec<String>,
 }
 
+impl Device {
+    /// Whether a request fails; `None` where that was asked of a capacity and no replay can tell.
+    pub fn fails(&self) -> Option<bool> {
+        let unknown = self.capacity.is_some() && matches!(self.proof, Proof::None(_));
+        if self.failure.is_none() && unknown { None } else { Some(self.failure.is_some()) }
+    }
+}
+
 /// The bytes that the process could hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {

@@ -1,6 +1,6 @@
 //! What the history alone says of a failed request, where no replay reproduces it.
 
-use vramwise_trace::{Events, Snapshot, StackId};
+use vramwise_trace::{Events, Producer, Snapshot, StackId};
 use vramwise_types::Action;
 
 use super::pools::{self, Route};
@@ -89,6 +89,14 @@ pub(super) fn failure(
         why,
         advice: vec![if absurd {
             print_shapes()
+        } else if snapshot.producer == Producer::Vramwise {
+            Advice {
+                action: "replay the requests under PyTorch's allocator (vramwise replay, vramwise tune), or record the \
+                         program without vramwise's and explain that"
+                    .to_owned(),
+                evidence: "which pages vramwise's allocator could have moved is not in a history".to_owned(),
+                trial: None,
+            }
         } else {
             Advice {
                 action:

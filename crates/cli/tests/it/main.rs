@@ -12,6 +12,7 @@ mod files;
 mod help;
 mod inspect;
 mod leaks;
+mod other_allocator;
 mod probe;
 mod rehearse;
 mod replay;

@@ -20,7 +20,8 @@ pub(super) struct Verified {
     /// Most bytes held in a replay under `--capacity`, where nothing fails under it.
     peak_reserved_under_capacity_bytes: Option<u64>,
     recorded_failures: usize,
-    fails: bool,
+    /// Whether a request fails; `null` where `--capacity` asks and no replay can tell.
+    fails: Option<bool>,
     /// Where only some steps were recorded with stacks, which; `null` where all are alike.
     sampled_stacks: Option<SampledStacks>,
     assumptions: Vec<String>,
@@ -116,7 +117,7 @@ impl Verified {
             peak_reserved_bytes: device.peak_reserved,
             peak_reserved_under_capacity_bytes: device.peak_under_capacity,
             recorded_failures: device.recorded_failures,
-            fails: device.failure.is_some(),
+            fails: device.fails(),
             sampled_stacks: device.sampled.as_ref().map(SampledStacks::new),
             assumptions: device.assumptions.clone(),
         }

@@ -40,6 +40,18 @@ impl Page {
         }
         match &device.failure {
             Some(failure) => self.failure(text, failure, device, top),
+            None if device.fails().is_none() => {
+                let under =
+                    device.capacity.map_or(String::new(), |b| format!(" under {}", Human(b)));
+                let not = format!(
+                    "Whether a request would run out of memory{under} is not known. vramwise replay --capacity SIZE \
+                     replays what can be taken of the recording."
+                );
+                text.push('\n');
+                for line in super::text::wrapped(&not, self.columns) {
+                    let _ = writeln!(text, "{line}");
+                }
+            }
             None => {
                 let recorded = device.peak_reserved.map(|bytes| match device.capacity {
                     Some(_) => format!("; the recording had at most {} reserved", Human(bytes)),
