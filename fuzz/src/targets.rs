@@ -7,7 +7,7 @@ use vramwise_model::settings::{self, Config};
 use vramwise_model::stats::Family;
 use vramwise_pickle::Limits;
 use vramwise_replay::{Conditions, Recording, VerifyOptions, recorded_config, what_if};
-use vramwise_trace::{ReadOptions, Snapshot, StackId};
+use vramwise_trace::{DeviceTrace, ReadOptions, Snapshot, StackId};
 use vramwise_types::{TorchVersion, parse_size};
 
 /// A parser under test.
@@ -174,7 +174,10 @@ fn replay(input: &[u8]) {
     let Ok(snapshot) = vramwise_trace::read_slice(input, &ReadOptions::default()) else { return };
     let version = snapshot.version_guess.unwrap_or_default();
     let (config, _) = recorded_config(snapshot.settings.as_ref(), version);
-    for device in snapshot.devices.iter().filter(|d| !d.events.is_empty()) {
+    let mut devices: Vec<_> = snapshot.devices.into_iter().filter(|d| !d.events.is_empty()).collect();
+    // The same as if vramwise's allocator had made it, of which only the requests are taken.
+    devices.extend(devices.clone().into_iter().map(|device| DeviceTrace { drop_in: !device.drop_in, ..device }));
+    for device in &devices {
         let recording = Recording::verify(device, &VerifyOptions::new(config.clone(), version));
         assert!(recording.agreement.allocs.exact <= recording.agreement.allocs.recorded);
         if let Some(divergence) = &recording.first_divergence {

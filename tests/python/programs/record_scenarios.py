@@ -352,7 +352,7 @@ def another_recorder_writes_of_sampled_steps():
             outer.step()
         with vramwise.record("inner sampled") as inner:
             pass
-    return {"told": pickle.loads(inner.files[0].read_bytes())["vramwise_recorder"]}
+    return {"told": pickle.loads(inner.files[0].read_bytes()).get("vramwise_recorder")}
 
 
 def records_itself(switch, **options):

@@ -2,6 +2,8 @@
 //! panic, and in bounded time.
 
 use proptest::prelude::*;
+use vramwise_replay::{ANY_CARD, Conditions, DropInParams, drop_in, what_if};
+use vramwise_types::TorchVersion;
 
 use crate::common::{made, verify};
 
@@ -46,6 +48,21 @@ proptest! {
         let snapshot = made(&entries);
         if snapshot.devices.iter().any(|d| !d.events.is_empty()) {
             let _ = verify(&snapshot, limit);
+        }
+    }
+
+    #[test]
+    fn no_requests_of_another_allocator_make_a_replay_panic(entries in prop::collection::vec(entry(), 0..60)) {
+        let mut snapshot = made(&entries);
+        for device in &mut snapshot.devices {
+            device.drop_in = true;
+        }
+        if snapshot.devices.iter().any(|d| !d.events.is_empty()) {
+            let recording = verify(&snapshot, None);
+            let conditions = Conditions::new(Default::default(), TorchVersion::default());
+            let _ = what_if(&recording.program, &recording.calls, &conditions);
+            let _ = drop_in(&recording.program, DropInParams::default(), ANY_CARD);
+            let _ = recording.program.peak_live_bytes();
         }
     }
 }
