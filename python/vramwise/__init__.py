@@ -57,7 +57,16 @@ _HOME = {
 __all__ = sorted([*_HOME, "__version__"])
 
 
+# Modules that are there whether a name of theirs was used before or not: ``vramwise.errors.SettingsError``.
+_MODULES = {
+    "allocator", "batch_size", "callbacks", "errors", "files", "microbatch", "monitor", "oom", "recorder", "reports",
+    "settings",
+}  # fmt: skip
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -67,4 +76,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted([*__all__, *_MODULES])

@@ -336,6 +336,14 @@ class WithAFakeTorch(unittest.TestCase):
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_its_modules_are_there_before_a_name_of_theirs_was_used(self):
+        code = ("import sys, vramwise; vramwise.settings.check_allocator_settings; vramwise.batch_size.search_batch_size; "
+                "vramwise.errors.SettingsError; vramwise.recorder.Options; assert 'torch' not in sys.modules; "
+                "assert 'settings' in dir(vramwise) and not hasattr(vramwise, 'nonsense')")
+        done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(emulated.PACKAGE)},
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_without_torch_the_error_says_so(self):
         with mock.patch.dict(sys.modules, {"torch": None}):
             with self.assertRaisesRegex(vramwise.VramwiseError, "install torch") as caught, vramwise.record(self.folder):
