@@ -112,7 +112,9 @@ torch.cuda.memory._dump_snapshot(sys.argv[2])
 
     @unittest.skipUnless(os.path.exists(emulated.PROGRAM), "VRAMWISE_BIN does not name the program")
     def test_replays_of_its_requests_hold_what_pytorchs_own_allocator_held(self):
-        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        room = tempfile.TemporaryDirectory()
+        self.addCleanup(room.cleanup)
+        folder = Path(room.name)
         program = folder / "program.py"
         program.write_text(self.PROGRAM)
         reports = {}

@@ -2,6 +2,7 @@
 
 import json
 import unittest
+from importlib.metadata import version
 from pathlib import Path
 
 import emulated
@@ -32,7 +33,8 @@ class Pitfalls(unittest.TestCase):
             "print(torch.cuda.memory._snapshot()['allocator_settings']['max_split_size'])"
         )
         second = {"PYTORCH_ALLOC_CONF": "max_split_size_mb:200"}
-        for first, split in (({}, 200 << 20), ({"PYTORCH_CUDA_ALLOC_CONF": ""}, -1), ({"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:100"}, 100 << 20)):
+        known = tuple(map(int, version("torch").split(".")[:2])) >= (2, 10)
+        for first, split in (({}, 200 << 20 if known else -1), ({"PYTORCH_CUDA_ALLOC_CONF": ""}, -1), ({"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:100"}, 100 << 20)):
             with self.subTest(first):
                 done = emulated.run("-c", program, env={**first, **second})
                 self.assertEqual(done.stdout.strip(), str(split), done.stderr)
