@@ -39,6 +39,8 @@ def snapshot(peak: InspectReport) -> str:
 
 def _device(device: Device) -> Iterable[str]:
     yield f"<div>device {device.device}, {device.events:,} events</div>"
+    if device.sampled_stacks is not None:
+        yield f"<div>stacks: {html.escape(device.sampled_stacks.note)}</div>"
     if device.timeline:
         yield _timeline(device.timeline)
     rows = [("reserved", human(device.memory.reserved_bytes)), ("allocated", human(device.memory.allocated_bytes))]

@@ -226,6 +226,23 @@ def test_notebooks_show_what_a_report_says(lstm):
     assert "<script" not in shown
 
 
+def test_notebooks_show_a_file_in_which_nothing_is_recorded():
+    empty = vramwise.read(pickle.dumps({"segments": [], "device_traces": [[]]}, protocol=4))
+    assert "Nothing is recorded" in empty._repr_html_()
+
+
+def test_notebooks_say_where_some_steps_have_stacks():
+    def step(number):
+        entry = {"action": "alloc", "addr": 512 * (number + 1), "size": 512, "stream": 0, "time_us": 10 * number}
+        frames = [{"name": "f", "filename": "train.py", "line": 1}]
+        return entry | {"frames": frames} if number < 2 else entry
+
+    marks = [{"stage": "END", "name": f"vramwise.step#{n}", "device": 0, "time_us": 10 * n + 5} for n in range(6)]
+    data = {"segments": [], "device_traces": [[step(n) for n in range(6)]], "external_annotations": marks}
+    html = vramwise.read(pickle.dumps(data, protocol=4))._repr_html_()
+    assert "only 2 of the 6 steps in the history were recorded with stacks (0, 1)" in html
+
+
 def test_names_from_a_file_cannot_be_html():
     trace = {"action": "alloc", "addr": 512, "size": 512, "stream": 0, "time_us": 1}
     frames = [{"name": "f", "filename": "<img src=x>.py", "line": 1}]

@@ -69,9 +69,10 @@ impl Sampled {
                 format!("none of the {} steps in the history was recorded with stacks", self.steps)
             }
             with => format!(
-                "only {} of the {} steps in the history were recorded with stacks ({})",
+                "only {} of the {} steps in the history {} recorded with stacks ({})",
                 with.len(),
                 self.steps,
+                if with.len() == 1 { "was" } else { "were" },
                 numbers(with)
             ),
         };

@@ -75,7 +75,11 @@ class Snapshot:
         return f"<vramwise.Snapshot {self.name!r}: {events:,} events, {self._reserved} reserved>"
 
     def _repr_html_(self) -> str:
-        return _html.snapshot(self.peak())
+        try:
+            return _html.snapshot(self.peak())
+        except ArgumentError:
+            # A notebook shows what there is, also of a file in which nothing is recorded.
+            return _html.report(str(self.summary()))
 
     @property
     def _reserved(self) -> str:

@@ -85,7 +85,10 @@ def threshold(above: float | str | None) -> float | None:
         return above
     size = parse_size(above)
     if size == 0:
-        raise ValueError("above is 0 bytes, which is exceeded from the start; write a size such as '20GiB'")
+        raise ValueError(
+            f"above is {above!r}, which is 0 bytes and exceeded from the start; write a size such as '20GiB', or a share "
+            "of the device's memory as a number, such as 0.9"
+        )
     return size
 
 
