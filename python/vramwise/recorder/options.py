@@ -86,8 +86,8 @@ def threshold(above: float | str | None) -> float | None:
     size = parse_size(above)
     if size == 0:
         raise ValueError(
-            f"above is {above!r}, which is 0 bytes and exceeded from the start; write a size such as '20GiB', or a share "
-            "of the device's memory as a number, such as 0.9"
+            f"above is {above!r}, which is 0 bytes and exceeded from the start; write a size such as '20GiB', or a "
+            "share of the device's memory as a number, such as 0.9"
         )
     return size
 
