@@ -174,9 +174,15 @@ fn replay(input: &[u8]) {
     let Ok(snapshot) = vramwise_trace::read_slice(input, &ReadOptions::default()) else { return };
     let version = snapshot.version_guess.unwrap_or_default();
     let (config, _) = recorded_config(snapshot.settings.as_ref(), version);
-    let mut devices: Vec<_> = snapshot.devices.into_iter().filter(|d| !d.events.is_empty()).collect();
+    let mut devices: Vec<_> =
+        snapshot.devices.into_iter().filter(|d| !d.events.is_empty()).collect();
     // The same as if vramwise's allocator had made it, of which only the requests are taken.
-    devices.extend(devices.clone().into_iter().map(|device| DeviceTrace { drop_in: !device.drop_in, ..device }));
+    devices.extend(
+        devices
+            .clone()
+            .into_iter()
+            .map(|device| DeviceTrace { drop_in: !device.drop_in, ..device }),
+    );
     for device in &devices {
         let recording = Recording::verify(device, &VerifyOptions::new(config.clone(), version));
         assert!(recording.agreement.allocs.exact <= recording.agreement.allocs.recorded);

@@ -186,7 +186,7 @@ impl<'a> Walk<'a> {
                     self.alloc(at, &entry, pool);
                 }
                 Action::FreeRequested | Action::Free | Action::FreeCompleted => {
-                    self.free(at, &entry)
+                    self.free(at, &entry);
                 }
                 Action::Oom => self.failed(at, &entry),
                 _ => {}

@@ -481,13 +481,17 @@ fn histories_with_actions_left_out_are_told() {
 fn other_producers_are_told_by_what_gives_them_away() {
     let producer = |data: &Py| match read(data).producer {
         Producer::Other(why) => why,
-        Producer::PyTorch => panic!("taken for PyTorch"),
+        known => panic!("taken for {known:?}"),
     };
     assert!(producer(&history(vec![event("alloc", BASE + 8, 5); 2])).contains("multiple of 512"));
     let odd = with(segment(BASE), "total_size", Py::Int(4096));
     assert!(producer(&snapshot_of_segment(odd)).contains("multiple of 2 MiB"));
     let settings = dict([("PYTORCH_NPU_ALLOC_CONF", text(""))]);
     assert!(producer(&with(snapshot(), "allocator_settings", settings)).contains("NPU"));
+    let settings = |conf| dict([("PYTORCH_CUDA_ALLOC_CONF", text(conf))]);
+    let under = |conf| read(&with(snapshot(), "allocator_settings", settings(conf))).producer;
+    assert_eq!(under("max_split_size_mb:64,backend:vramwise"), Producer::Vramwise);
+    assert_eq!(under("backend:native"), Producer::PyTorch);
     // What PyTorch makes from a profiler run: a device more, for the CPU, and segments without types.
     let fake = dict([
         ("device", Py::Int(1)),
