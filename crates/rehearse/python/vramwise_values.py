@@ -145,7 +145,7 @@ class Values(TorchDispatchMode):
             return
         self.device.answer(copies)
         if copies:
-            self._note(op, sure, "integer")
+            self._note(op.name, sure, "integer")
 
     def _draw_masks(self, masks):
         """Draws masks of which nothing is known; says how sure they are then."""
@@ -166,13 +166,18 @@ class Values(TorchDispatchMode):
         first = inputs[-1] if op.name == "aten::copy_" else inputs[0]
         kind = "float" if first.is_floating_point() else "integer"
         if op.counts is None:
-            self._note(op, self.sure([first]), kind)
+            self._note(op.name, self.sure([first]), kind)
 
-    def _note(self, op, sure, kind):
+    def read_inside(self, operation, tensors):
+        """Counts what an operation reads from the device where this layer does not see it."""
+        for tensor in tensors:
+            self._note(operation, self.sure([tensor]), "integer")
+
+    def _note(self, operation, sure, kind):
         how = NAMES[sure]
         self.reads[how, kind] = self.reads.get((how, kind), 0) + 1
         if sure != KNOWN and len(self.places) < 200:
-            place = {"how": how, "kind": kind, "operation": op.name, "place": _place()}
+            place = {"how": how, "kind": kind, "operation": operation, "place": _place()}
             if place not in self.places:
                 self.places.append(place)
 

@@ -1,6 +1,7 @@
 //! What a rehearsal came to: the program's end, its memory, and how sure that is.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::child::Ended;
 use crate::elf;
@@ -8,6 +9,7 @@ use crate::machine::Strict;
 use crate::passes::{Rehearsal, Values};
 use crate::python::Torch;
 use crate::reports::{self, DeviceReport, OutOfMemory, Place, TorchReport, ValuesReport, read_all};
+use crate::room::Room;
 use crate::session::{Session, entries};
 
 /// Whether the program fits.
@@ -63,8 +65,10 @@ pub struct Reads {
 /// All that is known at the end.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The session's directory.
+    /// The session's directory. One among the temporary files goes with the outcome, unless [`Outcome::keep`] says
+    /// otherwise.
     pub directory: PathBuf,
+    pub(crate) room: Arc<Room>,
     /// The PyTorch that ran.
     pub torch: Torch,
     /// The first pass, where there was one.
@@ -102,7 +106,19 @@ impl Outcome {
         self.processes.first().and_then(|process| process.snapshot.as_ref())
     }
 
-    /// Removes the session's directory.
+    /// Somebody is told of the session's directory: it stays.
+    pub fn keep(&self) {
+        self.room.keep();
+    }
+
+    /// Whether there is something in the session's directory that is worth a look: a recording, or what a program that
+    /// failed said.
+    pub fn has_something(&self) -> bool {
+        let failed = self.learned.is_some_and(|learned| learned.status != 0);
+        self.snapshot().is_some() || self.ended.status != 0 || failed
+    }
+
+    /// Removes the session's directory, whoever named it.
     pub fn discard(&self) {
         // What cannot be removed does no harm.
         let _ = std::fs::remove_dir_all(&self.directory);
@@ -140,6 +156,7 @@ pub(crate) fn read(
     let reads = reads(session, &rehearsal.values);
     let mut outcome = Outcome {
         directory: directory.clone(),
+        room: Arc::clone(&session.room),
         torch,
         learned,
         ended,

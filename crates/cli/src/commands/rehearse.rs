@@ -91,20 +91,26 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     let mut run = Run::new(&rehearsal, context)?;
     run.draws = draws::more(args.draws, &rehearsal, &run, context)?;
     run.uncertain.extend(run.draws.as_ref().map(draws::Draws::doubt));
-    let report = finished(&rehearsal, &run, context)?;
+    let report = finished(&rehearsal, &run, true, context)?;
     context.answer(&report, || text::render(&report, context))?;
     Ok(run.status())
 }
 
-/// The report, which is kept beside the snapshot; who interrupts does not come back for what is among the temporary
-/// files.
-fn finished(rehearsal: &Rehearsal, run: &Run, context: &Context) -> Result<json::Report, Failure> {
+/// The report, which is kept beside the snapshot. Among the temporary files it stays only where the user is told of it
+/// and there is something in it; who interrupts does not come back for it.
+fn finished(
+    rehearsal: &Rehearsal,
+    run: &Run,
+    told: bool,
+    context: &Context,
+) -> Result<json::Report, Failure> {
     let mut report = json::Report::new(rehearsal, run, context.global.top);
-    if run.outcome.ended.interrupted() && rehearsal.directory.is_none() {
-        run.outcome.discard();
-        report.snapshot = None;
-    } else {
+    let worth = told && run.outcome.has_something() && !run.outcome.ended.interrupted();
+    if worth || rehearsal.directory.is_some() {
         keep(&run.outcome, &report)?;
+    } else {
+        run.outcome.discard();
+        (report.snapshot, report.directory) = (None, None);
     }
     Ok(report)
 }
@@ -185,7 +191,9 @@ fn keep(outcome: &Outcome, report: &impl serde::Serialize) -> Result<(), Failure
     let path = outcome.directory.join("report.json");
     let text = serde_json::to_vec_pretty(report)
         .map_err(|error| Failure::new(format!("cannot write the report as JSON: {error}")))?;
-    std::fs::write(&path, text).map_err(|error| Failure::io("write", &path, &error))
+    std::fs::write(&path, text).map_err(|error| Failure::io("write", &path, &error))?;
+    outcome.keep();
+    Ok(())
 }
 
 /// A rehearsal that could not be made, with what to do.

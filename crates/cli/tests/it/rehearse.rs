@@ -363,6 +363,39 @@ time.sleep(60)
     }
 }
 
+/// Directories of rehearsals that are left in the room.
+fn left(room: &Room) -> Vec<String> {
+    let names = room.names().into_iter();
+    names.filter(|name| name.starts_with("vramwise-rehearsal")).collect()
+}
+
+#[test]
+fn what_nobody_is_told_of_is_not_left_behind() {
+    let room = stage("rehearse-left", SCRIPT);
+    room.write("idle.py", "import torch\n");
+    let idle = json(&rehearse(&room, &["--json"], &["idle.py"]));
+    assert_eq!((&idle["directory"], left(&room)), (&Value::Null, vec![]), "nothing was recorded");
+    assert_eq!(held_against("rehearse", &idle), Ok(()));
+    let output = rehearse(&room, &[], &["idle.py"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(!text.contains("kept in") && left(&room).is_empty(), "{text}");
+
+    let output = rehearse(&room, &["--workspaces", "none.bin"], &["train.py", "1"]);
+    assert!(said(&output).contains("none.bin"), "{}", said(&output));
+    assert_eq!((output.status.code(), left(&room)), (Some(2), vec![]), "it failed half way");
+
+    let options = ["--values", "off", "--compare", "expandable"];
+    assert!(rehearse(&room, &options, &["train.py", "1"]).status.success());
+    assert_eq!(left(&room), Vec::<String>::new(), "the table names no files");
+    let report = json(&rehearse(&room, &[&options[..], &["--json"]].concat(), &["train.py", "1"]));
+    for run in report["runs"].as_array().unwrap() {
+        let snapshot = PathBuf::from(run["report"]["snapshot"].as_str().unwrap());
+        assert!(snapshot.is_file(), "{snapshot:?}");
+        assert!(!snapshot.with_file_name("workspaces.bin").exists());
+    }
+    assert_eq!(left(&room).len(), 2);
+}
+
 #[test]
 fn peaks_before_a_reset_count() {
     let script = "\

@@ -51,7 +51,8 @@ pub(super) struct Report {
     /// Library calls that do nothing on the emulated device.
     unknown_calls: Vec<String>,
     pub(super) snapshot: Option<String>,
-    pub(super) directory: String,
+    /// Where snapshot, report and logs are kept; null where nothing is.
+    pub(super) directory: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -182,7 +183,7 @@ impl Report {
             notes: outcome.notes.clone(),
             unknown_calls: outcome.unknown_calls(),
             snapshot: outcome.snapshot().map(|path| text(path)),
-            directory: text(&outcome.directory),
+            directory: Some(text(&outcome.directory)),
         }
     }
 
