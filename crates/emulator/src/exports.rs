@@ -1,6 +1,6 @@
 //! Our own entry points, for the bootstrap inside the rehearsed program.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 
 use crate::{abi, machine, report};
 
@@ -17,6 +17,12 @@ extern "C" fn vramwise_answer_next_copy(bytes: *const c_void, len: usize) {
     if len <= machine::SMALL_COPY {
         machine::tell_next(abi::bytes(bytes, len));
     }
+}
+
+/// What the calling thread reads from now on belongs to a compiler (1), which runs in one pass only, or to the program (0).
+#[unsafe(no_mangle)]
+extern "C" fn vramwise_compiling(now: c_int) {
+    machine::tell_compiling(now != 0);
 }
 
 /// Writes `device.<pid>.json` now.

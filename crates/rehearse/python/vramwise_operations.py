@@ -28,6 +28,10 @@ UPDATED = {"aten::native_batch_norm": (3, 4), "aten::cudnn_batch_norm": (3, 4),
 # Operations whose integer results are indices along a dimension: (place of the index, name of the argument).
 INDICES = {"aten::topk": 1, "aten::sort": 1, "aten::argsort": 0, "aten::argmax": 0, "aten::argmin": 0,
             "aten::max": 1, "aten::min": 1, "aten::multinomial": 0, "aten::kthvalue": 1, "aten::mode": 1}
+# Of these, the numbers at the indices come first among the results, greatest first or as the argument at this place says.
+RANKED = {"aten::topk": (3, "largest", True), "aten::sort": (2, "descending", False)}
+# Operations that look for numbers that are not finite.
+NOT_FINITE = {"aten::isnan", "aten::isinf"}
 
 
 class Op:
@@ -41,6 +45,8 @@ class Op:
         self.written_names = {schema.arguments[n].name for n in self.written}
         self.reads = self.name in ("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero")
         self.counts = COUNTS.get(self.name)
+        if self.name == "aten::repeat_interleave" and schema.overload_name != "Tensor":
+            self.counts = None  # a number of repeats, or one for each row, which comes here by itself
         self.special = SPECIAL.get(self.name)
         self.updated = UPDATED.get(self.name, ())
 

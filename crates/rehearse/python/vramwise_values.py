@@ -18,8 +18,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from vramwise_assumptions import Assumptions, picks
 from vramwise_operations import (
-    ASSUMED, CARRIED, CLEARED, EMPTY, FLAGS, INDICES, KNOWN, NAMES, OVERWRITE, SAME_PLACES, Op, OwnRandomness, cuda,
-    reaches_host,
+    ASSUMED, CARRIED, CLEARED, EMPTY, FINITE, FLAGS, INDICES, KNOWN, NAMES, NOT_FINITE, OVERWRITE, RANKED, SAME_PLACES,
+    Op, OwnRandomness, cuda, reaches_host,
 )
 from vramwise_tensors import PLAIN, WITHOUT_MEMORY, address, alias, clear, on_cpu, small, tensors
 
@@ -166,7 +166,9 @@ class Values(TorchDispatchMode):
         first = inputs[-1] if op.name == "aten::copy_" else inputs[0]
         kind = "float" if first.is_floating_point() else "integer"
         if op.counts is None:
-            self._note(op.name, self.sure([first]), kind)
+            sure = self.sure([first])
+            # A floating-point number that was drawn is as little known as any other.
+            self._note(op.name, None if sure == ASSUMED and kind == "float" else sure, kind)
 
     def read_inside(self, operation, tensors):
         """Counts what an operation reads from the device where this layer does not see it."""
@@ -231,6 +233,10 @@ class Values(TorchDispatchMode):
             self.compute(func, args, kwargs, fresh, outputs)
         if op.name in INDICES:
             self._draw(op, args, kwargs, outputs)
+        elif op.name == "aten::gather" and self.sure([args[2]]) is not None:
+            self._draw_numbers(outputs[0])
+        elif op.name in NOT_FINITE and sure is None and all(small(t) for t in fresh):
+            self.known.update({address(tensor): FINITE for tensor in fresh})
 
     def _filled(self, func, op, args, kwargs, fresh, outputs):
         if op.name in EMPTY:
@@ -309,6 +315,21 @@ class Values(TorchDispatchMode):
         drawn = drawn.reshape(shape)
         alias(target).copy_(drawn.movedim(-1, dim) if several else drawn.reshape(target.shape))
         self.known[address(target)] = ASSUMED
+        if op.name in RANKED:
+            at, name, usual = RANKED[op.name]
+            falling = kwargs.get(name, args[at] if len(args) > at else usual)
+            self._draw_numbers(outputs[0], dim, falling)
+
+    def _draw_numbers(self, tensor, dim=None, falling=True):
+        """Numbers that were chosen among others of which nothing is known: alike they would decide as no others do."""
+        if not tensor.is_floating_point() or not small(tensor) or not tensor.numel():
+            return
+        with OwnRandomness(self):
+            drawn = torch.randn(tensor.shape)
+        if dim is not None:
+            drawn = drawn.sort(dim, descending=falling).values
+        alias(tensor).copy_(drawn)
+        self.known[address(tensor)] = ASSUMED
 
     def report(self, room):
         report = {"schema": 1, "reads": [{"how": h, "kind": k, "count": n} for (h, k), n in sorted(self.reads.items())],

@@ -21,6 +21,7 @@ const PYTHON: &[(&str, &str)] = &[
     ("vramwise_layer.py", include_str!("../python/vramwise_layer.py")),
     ("vramwise_assumptions.py", include_str!("../python/vramwise_assumptions.py")),
     ("vramwise_operations.py", include_str!("../python/vramwise_operations.py")),
+    ("vramwise_compile.py", include_str!("../python/vramwise_compile.py")),
     ("vramwise_counts.py", include_str!("../python/vramwise_counts.py")),
     ("vramwise_tensors.py", include_str!("../python/vramwise_tensors.py")),
     ("vramwise_ranks.py", include_str!("../python/vramwise_ranks.py")),

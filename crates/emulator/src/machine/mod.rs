@@ -25,7 +25,7 @@ pub(crate) use physical::HandleInfo;
 pub(crate) use properties::{pci_address, uuid};
 pub(crate) use share::{Identity, Shared};
 pub(crate) use stream::Stream;
-pub(crate) use values::{SMALL_COPY, Values, tell_next};
+pub(crate) use values::{SMALL_COPY, Values, tell_compiling, tell_next};
 
 use crate::config::{self, Config};
 use crate::report;
