@@ -86,11 +86,10 @@ pub(crate) struct Run {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     let rehearsal = rehearsal(args, context)?;
     if !args.compare.is_empty() {
-        return compare::run(&args.compare, &rehearsal, context);
+        return compare::run(&args.compare, args.draws, &rehearsal, context);
     }
     let mut run = Run::new(&rehearsal, context)?;
-    run.draws = draws::more(args.draws, &rehearsal, &run, context)?;
-    run.uncertain.extend(run.draws.as_ref().map(draws::Draws::doubt));
+    run.draw(args.draws, &rehearsal, context)?;
     let report = finished(&rehearsal, &run, true, context)?;
     context.answer(&report, || text::render(&report, context))?;
     Ok(run.status())
@@ -149,6 +148,18 @@ impl Run {
         });
         uncertain.extend(ties(&evidence));
         Ok(Self { outcome, evidence, uncertain, draws: None })
+    }
+
+    /// Makes further draws of what cannot be known.
+    fn draw(
+        &mut self,
+        asked: Option<u32>,
+        rehearsal: &Rehearsal,
+        context: &Context,
+    ) -> Result<(), Failure> {
+        self.draws = draws::more(asked, rehearsal, self, context)?;
+        self.uncertain.extend(self.draws.as_ref().map(draws::Draws::doubt));
+        Ok(())
     }
 
     fn status(&self) -> Status {

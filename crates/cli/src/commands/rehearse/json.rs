@@ -55,6 +55,15 @@ pub(super) struct Report {
     pub(super) directory: Option<String>,
 }
 
+/// What a program takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Figures {
+    pub(super) fits: Option<bool>,
+    pub(super) allocated: u64,
+    pub(super) reserved: u64,
+    pub(super) device: u64,
+}
+
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Device {
@@ -185,6 +194,22 @@ impl Report {
             snapshot: outcome.snapshot().map(|path| text(path)),
             directory: Some(text(&outcome.directory)),
         }
+    }
+
+    /// The figures that are held against others: of several draws the highest.
+    pub(super) fn figures(&self) -> Figures {
+        let own = Figures {
+            fits: self.fits,
+            allocated: self.peak_allocated_bytes,
+            reserved: self.peak_reserved_bytes,
+            device: self.peak_device_bytes,
+        };
+        self.draws.as_ref().map_or(own, |draws| Figures {
+            fits: own.fits.map(|fits| fits && draws.fits()),
+            allocated: draws.highest(|run| run.peak_allocated_bytes),
+            reserved: draws.highest(|run| run.peak_reserved_bytes),
+            device: draws.highest(|run| run.peak_device_bytes),
+        })
     }
 
     /// The line that holds most at the peak.
