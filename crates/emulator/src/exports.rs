@@ -19,6 +19,12 @@ extern "C" fn vramwise_answer_next_copy(bytes: *const c_void, len: usize) {
     }
 }
 
+/// Whether device memory is memory of this process: 1, or 0 where there are addresses and nothing behind them.
+#[unsafe(no_mangle)]
+extern "C" fn vramwise_is_backed() -> c_int {
+    c_int::from(machine::lock().is_backed())
+}
+
 /// What the calling thread reads from now on belongs to a compiler (1), which runs in one pass only, or to the program (0).
 #[unsafe(no_mangle)]
 extern "C" fn vramwise_compiling(now: c_int) {

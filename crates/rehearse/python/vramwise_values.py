@@ -21,7 +21,7 @@ from vramwise_operations import (
     ASSUMED, CARRIED, CLEARED, EMPTY, FINITE, FLAGS, INDICES, KNOWN, NAMES, NOT_FINITE, OVERWRITE, RANKED, SAME_PLACES,
     Op, OwnRandomness, cuda, reaches_host,
 )
-from vramwise_tensors import PLAIN, WITHOUT_MEMORY, address, alias, clear, on_cpu, small, tensors
+from vramwise_tensors import PLAIN, WITHOUT_MEMORY, address, alias, backed, clear, on_cpu, small, tensors
 
 
 class _Device:
@@ -207,7 +207,7 @@ class Values(TorchDispatchMode):
         """A graph has run: which one does not matter, since all write what is not known."""
         for place, size in self.captured.items():
             self.known.pop(place, None)
-            if size <= CLEARED:
+            if size <= CLEARED and backed():
                 ctypes.memset(place, 0, size)
 
     def _follow(self, func, op, args, kwargs, inputs, outputs):

@@ -307,7 +307,8 @@ fn doubt(rehearsal: &Rehearsal, session: &Session, strict: Option<Strict>, outco
     if unknown > 0 && rehearsal.values != Values::Off && strict.is_none() {
         uncertain.push(format!("{unknown} reads from the device were not in the first pass"));
     }
-    if rehearsal.values == Values::Off || strict.is_some() {
+    let unbacked = outcome.reports.iter().any(|report| report.backed == Some(false));
+    if rehearsal.values == Values::Off || strict.is_some() || unbacked {
         uncertain.push(
             "values were not computed: whatever the program decides by values on the device is decided \
              as if they were 0"

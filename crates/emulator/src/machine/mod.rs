@@ -165,6 +165,11 @@ impl Machine {
         }
     }
 
+    /// Whether device memory is memory of this process.
+    pub(crate) fn is_backed(&self) -> bool {
+        host::is_backed(host::slice_end(0) - 1)
+    }
+
     /// CUDA's major version of the program above us: 12 or 13.
     pub(crate) fn cuda_major(&self) -> u32 {
         let told = self.config.cuda.as_deref().and_then(|v| v.split('.').next()?.parse().ok());
