@@ -83,10 +83,18 @@ class OwnRandomness:
 
 
 def _finite(values, func, args, kwargs, outputs):
-    """Gradients that are scaled back, and looked at for infinities: none is found."""
+    """Gradients that are scaled back, and looked at for infinities: none is found but in the first steps, if that is assumed."""
     for tensor in cuda(args[0]):
         values.unknown(tensor)
+    if values.scaled < values.assumed.infinite:
+        alias(args[1]).fill_(1.0)
     values.known[address(args[1])] = max(FINITE, values.sure([args[1]]) or ASSUMED)
+
+
+def _scaled(values, func, args, kwargs, outputs):
+    """The end of a gradient scaler's step: the scale is what it was, or lowered."""
+    values.scaled += 1
+    values._follow(func, values.ops[func], args, kwargs, cuda(args), cuda(outputs))
 
 
 def _coalesced(values, func, args, kwargs, outputs):
@@ -122,6 +130,7 @@ def _given(values, func, args, kwargs, outputs):
 SPECIAL = {
     "aten::lift_fresh": _given,
     "aten::_amp_foreach_non_finite_check_and_unscale_": _finite,
+    "aten::_amp_update_scale_": _scaled,
     "aten::_coalesce": _coalesced,
     "torchvision::nms": _suppressed,
 }

@@ -57,6 +57,7 @@ class Values(TorchDispatchMode):
         self.device = _Device()
         self.assumed = Assumptions(assume)
         self.random = 0
+        self.scaled = 0  # steps of gradient scalers
         self.reads = {}  # (how sure, kind) -> count
         self.places = []
 

@@ -262,9 +262,15 @@ fn doubt(rehearsal: &Rehearsal, session: &Session, strict: Option<Strict>, outco
         if reads.finite > 0 {
             let place = reads.places.iter().find(|p| p.how == "finite");
             let place = place.map_or(String::new(), |p| format!(", first at {}", p.place));
+            let infinite = rehearsal.assume.draw(0, 1).infinite;
+            let skipped = match infinite {
+                0 => "no step and does not lower its scale (--assume infinite=N: its first N)"
+                    .to_owned(),
+                steps => format!("its first {steps} steps and none after that"),
+            };
             uncertain.push(format!(
-                "gradients were taken to be finite wherever a gradient scaler looks for infinities: it \
-                 skips no step and does not lower its scale{place}"
+                "numbers were taken to be finite where the program looks for infinities and NaN{place}; a \
+                 gradient scaler was taken to skip {skipped}"
             ));
         }
         if reads.assumed > 0 {

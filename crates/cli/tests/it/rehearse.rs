@@ -218,7 +218,11 @@ fn a_draw_that_does_not_fit_is_told() {
     let options = ["--memory", "1GiB", "--assume", "mask=1,loss=2"];
     let output = rehearse(&room, &options, &["train.py"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("topk, mask, nms and unique are"), "{}", said(&output));
+    assert!(
+        said(&output).contains("topk, mask, nms, unique and infinite are"),
+        "{}",
+        said(&output)
+    );
 }
 
 #[test]
