@@ -19,11 +19,13 @@ class Rehearsed(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.room = Path(folder.name)
 
-    def rehearse(self, *options, program, arguments=(), status=0):
+    def rehearse(self, *options, program, arguments=(), status=0, **environment):
         """The report and what the program printed."""
         (self.room / "program.py").write_text(program)
         around = {**os.environ, "TMPDIR": str(self.room), "VRAMWISE_LIB_DIR": str(emulated.LIBRARIES)}
-        around.pop("PYTORCH_CUDA_ALLOC_CONF", None)
+        for name in ("PYTORCH_CUDA_ALLOC_CONF", "RANK", "WORLD_SIZE"):
+            around.pop(name, None)
+        around.update(environment)
         command = [emulated.PROGRAM, "rehearse", "--emulate-anyway", "--json", *options, "--"]
         done = subprocess.run([*command, sys.executable, "program.py", *arguments], cwd=self.room, env=around,
                               timeout=300, capture_output=True, text=True, check=False)

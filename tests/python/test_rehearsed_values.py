@@ -103,6 +103,19 @@ x = torch.arange(10, device="cuda")
 print("sum", int(x.sum()), (x % 2 == 0).nonzero().shape[0])
 """
 
+GROUP = """
+import os
+import torch, torch.distributed as dist
+
+if "RANK" in os.environ:
+    dist.init_process_group("nccl")
+else:
+    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+x = torch.ones(1000, device="cuda")
+dist.all_reduce(x)
+print("ranks", dist.get_world_size())
+"""
+
 
 @unittest.skipIf(emulated.why_not(), emulated.why_not() or "")
 class RehearsedValues(Rehearsed):
@@ -143,6 +156,12 @@ class RehearsedValues(Rehearsed):
             scales = [65536.0 / 2 ** min(step + 1, states.count(0)) for step in range(4)]
             self.assertEqual([float(line[2]) for line in lines], scales)
             self.assertFalse(report["exact"])
+
+    def test_memory_of_nccl_s_own_is_said_not_to_be_counted(self):
+        for rank in ({}, {"RANK": "1", "WORLD_SIZE": "2"}):
+            report, said = self.rehearse("--values", "off", program=GROUP, **rank)
+            self.assertIn(f"ranks {1 + len(rank) // 2}", said)
+            self.assertIn("what NCCL itself takes on the device, beside PyTorch's memory, is not counted", report["uncertain"])
 
     def test_a_program_that_limits_its_address_space_runs_without_values(self):
         report, said = self.rehearse("-o", "kept", program=LIMITED)

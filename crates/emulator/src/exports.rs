@@ -37,6 +37,12 @@ extern "C" fn vramwise_write_report() {
     report::write(&mut machine::lock());
 }
 
+/// A group of processes was made that would have a communicator of NCCL's on a GPU.
+#[unsafe(no_mangle)]
+extern "C" fn vramwise_communicator() {
+    machine::lock().communicators += 1;
+}
+
 /// Adds a remark to the report: a text that ends with a zero byte.
 #[unsafe(no_mangle)]
 extern "C" fn vramwise_note(text: *const std::ffi::c_char) {

@@ -291,10 +291,12 @@ fn doubt(rehearsal: &Rehearsal, session: &Session, strict: Option<Strict>, outco
             ));
         }
     }
-    if let Some((world_size, _)) = rehearsal.rank.filter(|(world_size, _)| *world_size > 1) {
+    let ranks = rehearsal.rank.filter(|(world_size, _)| *world_size > 1);
+    if ranks.is_some() || sum(|report| report.communicators) > 0 {
+        let simulated = ranks
+            .map_or(String::new(), |(world_size, _)| format!("{world_size} ranks are simulated: "));
         uncertain.push(format!(
-            "{world_size} ranks are simulated: what NCCL itself takes on the device, beside PyTorch's \
-             memory, is not counted"
+            "{simulated}what NCCL itself takes on the device, beside PyTorch's memory, is not counted"
         ));
     }
     let (unknown, mismatches) = (sum(|r| r.values.unknown), sum(|r| r.values.mismatches));

@@ -74,6 +74,8 @@ pub(crate) struct Machine {
     pub(crate) calls: Calls,
     pub(crate) unknown_calls: Vec<String>,
     pub(crate) notes: Vec<String>,
+    /// Communicators of NCCL's that were made.
+    pub(crate) communicators: u64,
     /// Virtual time in nanoseconds: kernels and copies add to it.
     pub(crate) clock_ns: u64,
     /// Pinned or registered host ranges: start → length.
@@ -158,6 +160,7 @@ impl Machine {
             calls: Calls::default(),
             unknown_calls: Vec::new(),
             notes,
+            communicators: 0,
             clock_ns: 0,
             pinned: std::collections::BTreeMap::new(),
             variables: FxHashMap::default(),
