@@ -28,8 +28,8 @@ Examples:
 
 Each trial is a rehearsal (see vramwise rehearse --help). Whatever is smaller than a value that fits is
 supposed to fit. A trial in which the program runs out of memory, even if it goes on by itself, does not fit.
-Where values had to be assumed (see --assume), a trial is made again under other assumptions: it fits if it does
-under each, and its peak is the highest.
+Where values had to be assumed (see --assume), a trial is made again under other assumptions: it
+fits if it does under each, and its peak is the highest.
 
 Exit status: 0 a value was found everywhere, 1 somewhere not even the lowest fits, 2 wrong usage or a
 program that fails for another reason.";
