@@ -49,11 +49,16 @@ def cuda_build():
 needs_emulated_device = unittest.skipIf(cuda_build(), cuda_build() or "")
 
 
+# Everything that children leave: their caches, and what rehearsals keep. It goes with this process.
+_ROOM = tempfile.TemporaryDirectory(prefix="vramwise-tests-")
+
+
 def environment(**more):
     """The environment of a child: the package importable, its results kept apart from the user's."""
     paths = [str(PACKAGE), os.environ.get("PYTHONPATH", "")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path), **more}
-    env.setdefault("VRAMWISE_CACHE_DIR", tempfile.mkdtemp(prefix="vramwise-test-cache-"))
+    env.setdefault("VRAMWISE_CACHE_DIR", tempfile.mkdtemp(prefix="cache-", dir=_ROOM.name))
+    env.update({"TMPDIR": _ROOM.name, **more})
     return env
 
 

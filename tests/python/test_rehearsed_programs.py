@@ -5,11 +5,10 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import unittest
-from pathlib import Path
 
 import emulated
+from rehearsed import Rehearsed
 
 MOE = """
 import torch
@@ -92,23 +91,7 @@ if __name__ == "__main__":
 
 
 @unittest.skipIf(emulated.why_not(), emulated.why_not() or "")
-class RehearsedPrograms(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.room = Path(folder.name)
-
-    def rehearse(self, *options, program, arguments=(), status=0):
-        """The report and what the program printed."""
-        (self.room / "program.py").write_text(program)
-        around = {**os.environ, "TMPDIR": str(self.room), "VRAMWISE_LIB_DIR": str(emulated.LIBRARIES)}
-        around.pop("PYTORCH_CUDA_ALLOC_CONF", None)
-        command = [emulated.PROGRAM, "rehearse", "--emulate-anyway", "--json", *options, "--"]
-        done = subprocess.run([*command, sys.executable, "program.py", *arguments], cwd=self.room, env=around,
-                              timeout=300, capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, status, done.stderr)
-        return json.loads(done.stdout), done.stderr
-
+class RehearsedPrograms(Rehearsed):
     def test_hints_say_how_tokens_are_routed_and_draws_give_a_range(self):
         report, _ = self.rehearse(program=MOE)
         drawn = [(run["topk"], run["peak_allocated_bytes"]) for run in report["draws"]["runs"]]

@@ -1,6 +1,6 @@
 //! Our own entry points, for the bootstrap inside the rehearsed program.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 
 use crate::{abi, machine, report};
 
@@ -19,10 +19,28 @@ extern "C" fn vramwise_answer_next_copy(bytes: *const c_void, len: usize) {
     }
 }
 
+/// Whether device memory is memory of this process: 1, or 0 where there are addresses and nothing behind them.
+#[unsafe(no_mangle)]
+extern "C" fn vramwise_is_backed() -> c_int {
+    c_int::from(machine::lock().is_backed())
+}
+
+/// What the calling thread reads from now on belongs to a compiler (1), which runs in one pass only, or to the program (0).
+#[unsafe(no_mangle)]
+extern "C" fn vramwise_compiling(now: c_int) {
+    machine::tell_compiling(now != 0);
+}
+
 /// Writes `device.<pid>.json` now.
 #[unsafe(no_mangle)]
 extern "C" fn vramwise_write_report() {
     report::write(&mut machine::lock());
+}
+
+/// A group of processes was made that would have a communicator of NCCL's on a GPU.
+#[unsafe(no_mangle)]
+extern "C" fn vramwise_communicator() {
+    machine::lock().communicators += 1;
 }
 
 /// Adds a remark to the report: a text that ends with a zero byte.

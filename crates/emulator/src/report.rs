@@ -47,6 +47,8 @@ pub(crate) fn write(machine: &mut Machine) {
         "calls": {"malloc": calls.malloc, "free": calls.free, "map": calls.map, "unmap": calls.unmap},
         "unknown_calls": machine.unknown_calls,
         "convolutions": crate::cudnn::report(),
+        "communicators": machine.communicators,
+        "backed": machine.is_backed(),
         "values": {
             "answered": values.answered,
             "unknown": values.unknown,

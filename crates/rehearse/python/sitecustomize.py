@@ -102,8 +102,22 @@ def _hooks(config):
 
         vramwise_ranks.install_data_parallel(module)
 
+    def eval_frame(module):
+        if learns:
+            import vramwise_compile
+
+            vramwise_compile.install_first(module)
+
+    def constant_folding(module):
+        if not learns:
+            import vramwise_compile
+
+            vramwise_compile.install_second(module)
+
     hooks = {
         "torch": torch,
+        "torch._dynamo.eval_frame": eval_frame,
+        "torch._inductor.constant_folding": constant_folding,
         "numpy.random": lambda module: module.seed(_SEED),
         "torch.distributed.distributed_c10d": distributed,
         "torch.nn.parallel.distributed": data_parallel,

@@ -19,6 +19,7 @@ class Assumptions:
         self.nms = float(given.get("nms", 1.0))  # share of boxes that non-maximum suppression keeps
         self.unique = float(given.get("unique", 1.0))  # share of values that differ from all others
         self.topk = given.get("topk", "uniform")  # how often indices are chosen: one of KINDS
+        self.infinite = int(given.get("infinite", 0))  # first steps in which a gradient scaler finds infinities
         self.seed = int(given.get("seed", 0))  # which draw this is
 
     def some(self, number):

@@ -6,7 +6,8 @@ import sys
 import threading
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from vramwise_tensors import PLAIN, address
 from vramwise_values import Values
 
 
@@ -60,20 +61,40 @@ def _made_of_numbers(holder, name, values):
     setattr(holder, name, make)
 
 
-def _ctc_without_mode(module):
-    """Under a mode such as this torch takes a way for CTC that refuses lengths on the host: it gets numbers."""
+def _ctc_without_mode(module, values):
+    """Under a mode such as this torch computes CTC in a way of its own, which reads other things: it gets none."""
     inner = module.ctc_loss
 
-    def ctc_loss(log_probs, targets, *rest, **kwargs):
-        numbers = lambda value: value.cpu().tolist() if isinstance(value, torch.Tensor) else value
-        rest = [*map(numbers, rest[:2]), *rest[2:]]
-        for name in ("input_lengths", "target_lengths"):
-            if name in kwargs:
-                kwargs[name] = numbers(kwargs[name])
-        return inner(log_probs, targets, *rest, **kwargs)
+    def ctc_loss(*args, **kwargs):
+        given = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
+        if any(type(tensor) not in PLAIN for tensor in given):
+            return inner(*args, **kwargs)
+        values.read_inside("aten::ctc_loss", [t for t in given if t.is_cuda and not t.is_floating_point()])
+        with _disable_current_modes():
+            loss = inner(*args, **kwargs)
+            for tensor in [loss, *_saved(loss.grad_fn, {tensor.grad_fn for tensor in given})]:
+                if tensor.is_cuda and not any(address(tensor) == address(t) for t in given):
+                    values.unknown(tensor)
+        return loss
 
     ctc_loss.__doc__ = inner.__doc__
     module.ctc_loss = ctc_loss
+
+
+def _saved(node, ends):
+    """What the steps of autograd keep, from one back to others that are there already."""
+    hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    if hooks is None or hooks(True) is not None:
+        return  # a look would have them computed again
+    seen, ahead = {None, *ends}, [node]
+    while ahead:
+        node = ahead.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        ahead.extend(before for before, _ in node.next_functions)
+        kept = (getattr(node, name, None) for name in dir(node) if name.startswith("_saved_"))
+        yield from (value for value in kept if isinstance(value, torch.Tensor))
 
 
 def install(module, room, assume):
@@ -83,7 +104,7 @@ def install(module, room, assume):
     _in_each_thread(values)
     _after(module.cuda.CUDAGraph, "replay", lambda _graph: values.replayed())
     _after(module.UntypedStorage, "resize_", lambda storage: values.known.pop(storage.data_ptr(), None))
-    _ctc_without_mode(module)
+    _ctc_without_mode(module, values)
     for holder, name in ((module, "as_tensor"), (module, "asarray"), (module.Tensor, "new_tensor")):
         _made_of_numbers(holder, name, values)
     owner = os.getpid()

@@ -28,6 +28,10 @@ UPDATED = {"aten::native_batch_norm": (3, 4), "aten::cudnn_batch_norm": (3, 4),
 # Operations whose integer results are indices along a dimension: (place of the index, name of the argument).
 INDICES = {"aten::topk": 1, "aten::sort": 1, "aten::argsort": 0, "aten::argmax": 0, "aten::argmin": 0,
             "aten::max": 1, "aten::min": 1, "aten::multinomial": 0, "aten::kthvalue": 1, "aten::mode": 1}
+# Of these, the numbers at the indices come first among the results, greatest first or as the argument at this place says.
+RANKED = {"aten::topk": (3, "largest", True), "aten::sort": (2, "descending", False)}
+# Operations that look for numbers that are not finite.
+NOT_FINITE = {"aten::isnan", "aten::isinf"}
 
 
 class Op:
@@ -41,6 +45,8 @@ class Op:
         self.written_names = {schema.arguments[n].name for n in self.written}
         self.reads = self.name in ("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero")
         self.counts = COUNTS.get(self.name)
+        if self.name == "aten::repeat_interleave" and schema.overload_name != "Tensor":
+            self.counts = None  # a number of repeats, or one for each row, which comes here by itself
         self.special = SPECIAL.get(self.name)
         self.updated = UPDATED.get(self.name, ())
 
@@ -77,10 +83,18 @@ class OwnRandomness:
 
 
 def _finite(values, func, args, kwargs, outputs):
-    """Gradients that are scaled back, and looked at for infinities: none is found."""
+    """Gradients that are scaled back, and looked at for infinities: none is found but in the first steps, if that is assumed."""
     for tensor in cuda(args[0]):
         values.unknown(tensor)
+    if values.scaled < values.assumed.infinite:
+        alias(args[1]).fill_(1.0)
     values.known[address(args[1])] = max(FINITE, values.sure([args[1]]) or ASSUMED)
+
+
+def _scaled(values, func, args, kwargs, outputs):
+    """The end of a gradient scaler's step: the scale is what it was, or lowered."""
+    values.scaled += 1
+    values._follow(func, values.ops[func], args, kwargs, cuda(args), cuda(outputs))
 
 
 def _coalesced(values, func, args, kwargs, outputs):
@@ -116,6 +130,7 @@ def _given(values, func, args, kwargs, outputs):
 SPECIAL = {
     "aten::lift_fresh": _given,
     "aten::_amp_foreach_non_finite_check_and_unscale_": _finite,
+    "aten::_amp_update_scale_": _scaled,
     "aten::_coalesce": _coalesced,
     "torchvision::nms": _suppressed,
 }

@@ -1,6 +1,7 @@
 """Tensors of the emulated device as the value layer sees them: memory at an address, which the CPU can read."""
 
 import ctypes
+import functools
 
 import torch
 
@@ -39,6 +40,15 @@ def _parts(tensor):
     return ()
 
 
+@functools.cache
+def backed():
+    """Whether device memory can be read: where the system refuses so much address space, it is addresses alone."""
+    try:
+        return bool(ctypes.CDLL("libcuda.so.1").vramwise_is_backed())
+    except (OSError, AttributeError):
+        return True
+
+
 def address(tensor):
     return tensor.untyped_storage().data_ptr()
 
@@ -61,7 +71,7 @@ def alias(tensor):
         return torch.sparse_compressed_tensor(*parts, tensor.shape, layout=tensor.layout, check_invariants=False)
     storage = tensor.untyped_storage()
     size, item = storage.nbytes(), tensor.element_size()
-    if tensor.numel() == 0 or size < item or not storage.data_ptr():
+    if tensor.numel() == 0 or size < item or not storage.data_ptr() or not backed():
         return torch.zeros(tensor.shape, dtype=tensor.dtype)
     memory = (ctypes.c_char * size).from_address(storage.data_ptr())
     flat = torch.frombuffer(memory, dtype=tensor.dtype, count=size // item)

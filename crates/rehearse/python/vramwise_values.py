@@ -18,10 +18,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from vramwise_assumptions import Assumptions, picks
 from vramwise_operations import (
-    ASSUMED, CARRIED, CLEARED, EMPTY, FLAGS, INDICES, KNOWN, NAMES, OVERWRITE, SAME_PLACES, Op, OwnRandomness, cuda,
-    reaches_host,
+    ASSUMED, CARRIED, CLEARED, EMPTY, FINITE, FLAGS, INDICES, KNOWN, NAMES, NOT_FINITE, OVERWRITE, RANKED, SAME_PLACES,
+    Op, OwnRandomness, cuda, reaches_host,
 )
-from vramwise_tensors import PLAIN, WITHOUT_MEMORY, address, alias, clear, on_cpu, small, tensors
+from vramwise_tensors import PLAIN, WITHOUT_MEMORY, address, alias, backed, clear, on_cpu, small, tensors
 
 
 class _Device:
@@ -57,6 +57,7 @@ class Values(TorchDispatchMode):
         self.device = _Device()
         self.assumed = Assumptions(assume)
         self.random = 0
+        self.scaled = 0  # steps of gradient scalers
         self.reads = {}  # (how sure, kind) -> count
         self.places = []
 
@@ -145,7 +146,7 @@ class Values(TorchDispatchMode):
             return
         self.device.answer(copies)
         if copies:
-            self._note(op, sure, "integer")
+            self._note(op.name, sure, "integer")
 
     def _draw_masks(self, masks):
         """Draws masks of which nothing is known; says how sure they are then."""
@@ -166,13 +167,20 @@ class Values(TorchDispatchMode):
         first = inputs[-1] if op.name == "aten::copy_" else inputs[0]
         kind = "float" if first.is_floating_point() else "integer"
         if op.counts is None:
-            self._note(op, self.sure([first]), kind)
+            sure = self.sure([first])
+            # A floating-point number that was drawn is as little known as any other.
+            self._note(op.name, None if sure == ASSUMED and kind == "float" else sure, kind)
 
-    def _note(self, op, sure, kind):
+    def read_inside(self, operation, tensors):
+        """Counts what an operation reads from the device where this layer does not see it."""
+        for tensor in tensors:
+            self._note(operation, self.sure([tensor]), "integer")
+
+    def _note(self, operation, sure, kind):
         how = NAMES[sure]
         self.reads[how, kind] = self.reads.get((how, kind), 0) + 1
         if sure != KNOWN and len(self.places) < 200:
-            place = {"how": how, "kind": kind, "operation": op.name, "place": _place()}
+            place = {"how": how, "kind": kind, "operation": operation, "place": _place()}
             if place not in self.places:
                 self.places.append(place)
 
@@ -200,7 +208,7 @@ class Values(TorchDispatchMode):
         """A graph has run: which one does not matter, since all write what is not known."""
         for place, size in self.captured.items():
             self.known.pop(place, None)
-            if size <= CLEARED:
+            if size <= CLEARED and backed():
                 ctypes.memset(place, 0, size)
 
     def _follow(self, func, op, args, kwargs, inputs, outputs):
@@ -226,6 +234,10 @@ class Values(TorchDispatchMode):
             self.compute(func, args, kwargs, fresh, outputs)
         if op.name in INDICES:
             self._draw(op, args, kwargs, outputs)
+        elif op.name == "aten::gather" and self.sure([args[2]]) is not None:
+            self._draw_numbers(outputs[0])
+        elif op.name in NOT_FINITE and sure is None and all(small(t) for t in fresh):
+            self.known.update({address(tensor): FINITE for tensor in fresh})
 
     def _filled(self, func, op, args, kwargs, fresh, outputs):
         if op.name in EMPTY:
@@ -304,6 +316,21 @@ class Values(TorchDispatchMode):
         drawn = drawn.reshape(shape)
         alias(target).copy_(drawn.movedim(-1, dim) if several else drawn.reshape(target.shape))
         self.known[address(target)] = ASSUMED
+        if op.name in RANKED:
+            at, name, usual = RANKED[op.name]
+            falling = kwargs.get(name, args[at] if len(args) > at else usual)
+            self._draw_numbers(outputs[0], dim, falling)
+
+    def _draw_numbers(self, tensor, dim=None, falling=True):
+        """Numbers that were chosen among others of which nothing is known: alike they would decide as no others do."""
+        if not tensor.is_floating_point() or not small(tensor) or not tensor.numel():
+            return
+        with OwnRandomness(self):
+            drawn = torch.randn(tensor.shape)
+        if dim is not None:
+            drawn = drawn.sort(dim, descending=falling).values
+        alias(tensor).copy_(drawn)
+        self.known[address(tensor)] = ASSUMED
 
     def report(self, room):
         report = {"schema": 1, "reads": [{"how": h, "kind": k, "count": n} for (h, k), n in sorted(self.reads.items())],

@@ -80,6 +80,7 @@ pub struct Assume {
     mask: Option<Share>,
     nms: Option<Share>,
     unique: Option<Share>,
+    infinite: u32,
 }
 
 /// One complete set of assumptions.
@@ -93,6 +94,8 @@ pub struct Draw {
     pub nms: f64,
     /// Share of values that differ from all others.
     pub unique: f64,
+    /// In so many of its first steps, a gradient scaler finds infinities.
+    pub infinite: u32,
     /// Seed of what is drawn.
     pub seed: u32,
 }
@@ -100,7 +103,8 @@ pub struct Draw {
 impl fmt::Display for Draw {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { topk, mask, nms, unique, .. } = self;
-        write!(to, "topk={},mask={mask},nms={nms},unique={unique}", topk.name())
+        write!(to, "topk={},mask={mask},nms={nms},unique={unique}", topk.name())?;
+        if self.infinite > 0 { write!(to, ",infinite={}", self.infinite) } else { Ok(()) }
     }
 }
 
@@ -133,7 +137,14 @@ impl Assume {
             "mask" => self.mask = Some(Share::parse(value)?),
             "nms" => self.nms = Some(Share::parse(value)?),
             "unique" => self.unique = Some(Share::parse(value)?),
-            _ => return Err(format!("'{name}' is not known; topk, mask, nms and unique are")),
+            "infinite" => {
+                let why = |_| format!("'{value}' is no number of steps");
+                self.infinite = value.trim().parse().map_err(why)?;
+            }
+            _ => {
+                let known = "topk, mask, nms, unique and infinite are";
+                return Err(format!("'{name}' is not known; {known}"));
+            }
         }
         Ok(())
     }
@@ -155,6 +166,7 @@ impl Assume {
             mask: share(self.mask, 0.5, OPEN_MASK),
             nms: share(self.nms, 1.0, OPEN_NMS),
             unique: share(self.unique, 1.0, OPEN_UNIQUE),
+            infinite: self.infinite,
             seed: number,
         }
     }
@@ -206,5 +218,13 @@ mod tests {
             assert!(said(text).contains("between 0 and 1"), "{text}");
         }
         assert!(said("nms=0.5..0.1").contains("smaller"));
+        assert!(said("infinite=0.5").contains("number of steps"));
+    }
+
+    #[test]
+    fn steps_that_a_scaler_skips_are_said_and_not_varied() {
+        let draws: Vec<Draw> = (0..3).map(|n| hints(&["infinite=2"]).draw(n, 3)).collect();
+        assert!(draws.iter().all(|draw| draw.infinite == 2));
+        assert!(draws[0].to_string().ends_with(",infinite=2"));
     }
 }

@@ -5,11 +5,14 @@ use std::io::{self, IsTerminal as _};
 use std::process::{Command, ExitStatus, Stdio};
 #[cfg(unix)]
 use std::sync::{
-    Arc, OnceLock,
+    Mutex, PoisonError,
     atomic::{AtomicBool, Ordering},
 };
 use std::thread;
 use std::time::{Duration, Instant};
+
+#[cfg(unix)]
+use crate::room;
 
 /// Where what the program prints goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,29 +162,43 @@ struct Signals(signal_hook::iterator::Signals);
 
 /// Whether no program runs: then the signals that end this one do so, as they did before any was handed on.
 #[cfg(unix)]
-static IDLE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+static IDLE: AtomicBool = AtomicBool::new(true);
+
+/// From now on, a signal that ends this process while no program runs takes along what nobody was told of.
+#[cfg(unix)]
+pub(crate) fn end_tidily() -> io::Result<()> {
+    static STARTED: Mutex<bool> = Mutex::new(false);
+    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !*started {
+        let mut signals = signal_hook::iterator::Signals::new(ENDING)?;
+        let end = move || {
+            for signal in signals.forever() {
+                if IDLE.load(Ordering::SeqCst) {
+                    room::remove_untold();
+                    let _ = signal_hook::low_level::emulate_default_handler(signal);
+                }
+            }
+        };
+        thread::Builder::new().name("signals".to_owned()).spawn(end)?;
+        *started = true;
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+pub(crate) fn end_tidily() -> io::Result<()> {
+    Ok(())
+}
 
 #[cfg(unix)]
 impl Signals {
     fn new() -> io::Result<Self> {
         use signal_hook::consts::{SIGUSR1, SIGUSR2};
-        if IDLE.get().is_none() {
-            let idle = Arc::new(AtomicBool::new(false));
-            for signal in ENDING {
-                signal_hook::flag::register_conditional_default(signal, Arc::clone(&idle))?;
-            }
-            let _ = IDLE.set(idle);
-        }
+        end_tidily()?;
         let all = ENDING.into_iter().chain([SIGUSR1, SIGUSR2]);
         let signals = signal_hook::iterator::Signals::new(all)?;
-        Self::idle(false);
+        IDLE.store(false, Ordering::SeqCst);
         Ok(Self(signals))
-    }
-
-    fn idle(now: bool) {
-        if let Some(idle) = IDLE.get() {
-            idle.store(now, Ordering::SeqCst);
-        }
     }
 
     fn pending(&mut self) -> Vec<i32> {
@@ -192,7 +209,7 @@ impl Signals {
 #[cfg(unix)]
 impl Drop for Signals {
     fn drop(&mut self) {
-        Self::idle(true);
+        IDLE.store(true, Ordering::SeqCst);
     }
 }
 

@@ -24,6 +24,7 @@ mod outcome;
 mod passes;
 mod python;
 pub mod reports;
+mod room;
 mod session;
 
 pub use child::{Ended, Streams};

@@ -37,10 +37,16 @@ const ADDRESS_SPACE: u64 = 34 << 40;
 
 /// Whether the system is strict about address space.
 pub(crate) fn strict() -> Option<Strict> {
-    if std::fs::read_to_string(OVERCOMMIT).is_ok_and(|text| text.trim() == "2") {
+    let mode = std::fs::read_to_string(OVERCOMMIT).unwrap_or_default();
+    judge(&mode, limit())
+}
+
+/// By what the kernel says of its mode, and the limit of address space where there is one.
+fn judge(mode: &str, limit: Option<u64>) -> Option<Strict> {
+    if mode.trim() == "2" {
         return Some(Strict::Overcommit);
     }
-    limit().filter(|limit| *limit < ADDRESS_SPACE).map(Strict::Limit)
+    limit.filter(|limit| *limit < ADDRESS_SPACE).map(Strict::Limit)
 }
 
 #[cfg(unix)]
@@ -67,5 +73,25 @@ impl Strict {
                 Human(ADDRESS_SPACE)
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strict_overcommit_and_limits_are_told_with_what_to_do() {
+        for mode in ["0\n", "1\n", ""] {
+            assert_eq!(judge(mode, None), None, "{mode:?}");
+            assert_eq!(judge(mode, Some(ADDRESS_SPACE)), None, "{mode:?}");
+        }
+        let strict = judge("2\n", Some(8 << 30)).expect("no such address space");
+        assert_eq!(strict, Strict::Overcommit);
+        assert!(strict.advice().contains("sysctl vm.overcommit_memory=0"));
+        let limited = judge("0\n", Some(8 << 30)).expect("too little address space");
+        assert_eq!(limited, Strict::Limit(8 << 30));
+        let said = limited.advice();
+        assert!(said.contains("8.00 GiB") && said.contains("ulimit -v unlimited"), "{said}");
     }
 }

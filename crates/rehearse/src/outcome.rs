@@ -1,6 +1,7 @@
 //! What a rehearsal came to: the program's end, its memory, and how sure that is.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::child::Ended;
 use crate::elf;
@@ -8,6 +9,7 @@ use crate::machine::Strict;
 use crate::passes::{Rehearsal, Values};
 use crate::python::Torch;
 use crate::reports::{self, DeviceReport, OutOfMemory, Place, TorchReport, ValuesReport, read_all};
+use crate::room::Room;
 use crate::session::{Session, entries};
 
 /// Whether the program fits.
@@ -63,8 +65,10 @@ pub struct Reads {
 /// All that is known at the end.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The session's directory.
+    /// The session's directory. One among the temporary files goes with the outcome, unless [`Outcome::keep`] says
+    /// otherwise.
     pub directory: PathBuf,
+    pub(crate) room: Arc<Room>,
     /// The PyTorch that ran.
     pub torch: Torch,
     /// The first pass, where there was one.
@@ -102,7 +106,19 @@ impl Outcome {
         self.processes.first().and_then(|process| process.snapshot.as_ref())
     }
 
-    /// Removes the session's directory.
+    /// Somebody is told of the session's directory: it stays.
+    pub fn keep(&self) {
+        self.room.keep();
+    }
+
+    /// Whether there is something in the session's directory that is worth a look: a recording, or what a program that
+    /// failed said.
+    pub fn has_something(&self) -> bool {
+        let failed = self.learned.is_some_and(|learned| learned.status != 0);
+        self.snapshot().is_some() || self.ended.status != 0 || failed
+    }
+
+    /// Removes the session's directory, whoever named it.
     pub fn discard(&self) {
         // What cannot be removed does no harm.
         let _ = std::fs::remove_dir_all(&self.directory);
@@ -140,6 +156,7 @@ pub(crate) fn read(
     let reads = reads(session, &rehearsal.values);
     let mut outcome = Outcome {
         directory: directory.clone(),
+        room: Arc::clone(&session.room),
         torch,
         learned,
         ended,
@@ -245,9 +262,15 @@ fn doubt(rehearsal: &Rehearsal, session: &Session, strict: Option<Strict>, outco
         if reads.finite > 0 {
             let place = reads.places.iter().find(|p| p.how == "finite");
             let place = place.map_or(String::new(), |p| format!(", first at {}", p.place));
+            let infinite = rehearsal.assume.draw(0, 1).infinite;
+            let skipped = match infinite {
+                0 => "no step and does not lower its scale (--assume infinite=N: its first N)"
+                    .to_owned(),
+                steps => format!("its first {steps} steps and none after that"),
+            };
             uncertain.push(format!(
-                "gradients were taken to be finite wherever a gradient scaler looks for infinities: it \
-                 skips no step and does not lower its scale{place}"
+                "numbers were taken to be finite where the program looks for infinities and NaN{place}; a \
+                 gradient scaler was taken to skip {skipped}"
             ));
         }
         if reads.assumed > 0 {
@@ -268,10 +291,12 @@ fn doubt(rehearsal: &Rehearsal, session: &Session, strict: Option<Strict>, outco
             ));
         }
     }
-    if let Some((world_size, _)) = rehearsal.rank.filter(|(world_size, _)| *world_size > 1) {
+    let ranks = rehearsal.rank.filter(|(world_size, _)| *world_size > 1);
+    if ranks.is_some() || sum(|report| report.communicators) > 0 {
+        let simulated = ranks
+            .map_or(String::new(), |(world_size, _)| format!("{world_size} ranks are simulated: "));
         uncertain.push(format!(
-            "{world_size} ranks are simulated: what NCCL itself takes on the device, beside PyTorch's \
-             memory, is not counted"
+            "{simulated}what NCCL itself takes on the device, beside PyTorch's memory, is not counted"
         ));
     }
     let (unknown, mismatches) = (sum(|r| r.values.unknown), sum(|r| r.values.mismatches));
@@ -290,7 +315,8 @@ fn doubt(rehearsal: &Rehearsal, session: &Session, strict: Option<Strict>, outco
     if unknown > 0 && rehearsal.values != Values::Off && strict.is_none() {
         uncertain.push(format!("{unknown} reads from the device were not in the first pass"));
     }
-    if rehearsal.values == Values::Off || strict.is_some() {
+    let unbacked = outcome.reports.iter().any(|report| report.backed == Some(false));
+    if rehearsal.values == Values::Off || strict.is_some() || unbacked {
         uncertain.push(
             "values were not computed: whatever the program decides by values on the device is decided \
              as if they were 0"

@@ -15,7 +15,7 @@ use crate::error::RehearsalError;
 use crate::libraries::Libraries;
 use crate::outcome::Outcome;
 use crate::python::{self, Torch};
-use crate::session::{CONFIG, Session, VARIABLE};
+use crate::session::{CONFIG, Session, VARIABLE, WORKSPACES};
 use crate::{machine, outcome};
 
 /// Where the answers to questions about values come from.
@@ -114,7 +114,7 @@ impl Rehearsal {
         let Some(table) = vramwise_workspaces::shipped::for_card(card, CUDNN) else {
             return Ok(None);
         };
-        let path = session.path("workspaces.bin");
+        let path = session.path(WORKSPACES);
         fs::write(&path, table.bytes).map_err(|error| RehearsalError::io("write", &path, error))?;
         Ok(Some(path))
     }

@@ -23,6 +23,10 @@ pub struct DeviceReport {
     pub unknown_calls: Vec<String>,
     /// Convolutions by whether their workspace was measured.
     pub convolutions: Convolutions,
+    /// Communicators of NCCL's that were made, or would be on a GPU.
+    pub communicators: u64,
+    /// Whether device memory holds values; absent where the device was never used.
+    pub backed: Option<bool>,
     /// Copies to the host.
     pub values: AnsweredValues,
     /// Shared objects of the process that are neither the system's nor PyTorch's.

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
 
 use crate::error::RehearsalError;
 use crate::libraries::Libraries;
+use crate::room::Room;
 
 /// The variable by which the emulated device and the bootstrap find the directory.
 pub(crate) const VARIABLE: &str = "VRAMWISE_REHEARSAL";
@@ -20,11 +21,14 @@ const PYTHON: &[(&str, &str)] = &[
     ("vramwise_layer.py", include_str!("../python/vramwise_layer.py")),
     ("vramwise_assumptions.py", include_str!("../python/vramwise_assumptions.py")),
     ("vramwise_operations.py", include_str!("../python/vramwise_operations.py")),
+    ("vramwise_compile.py", include_str!("../python/vramwise_compile.py")),
     ("vramwise_counts.py", include_str!("../python/vramwise_counts.py")),
     ("vramwise_tensors.py", include_str!("../python/vramwise_tensors.py")),
     ("vramwise_ranks.py", include_str!("../python/vramwise_ranks.py")),
     ("vramwise_strategies.py", include_str!("../python/vramwise_strategies.py")),
 ];
+/// The table of workspaces that comes with vramwise.
+pub(crate) const WORKSPACES: &str = "workspaces.bin";
 /// What is of no use when the program has ended. Code that was compiled for the pass that counts is kept:
 /// stacks name its lines.
 const SCAFFOLD: [&str; 4] = ["lib", "python", "cache/torchinductor_1", "cache/triton"];
@@ -33,6 +37,7 @@ const SCAFFOLD: [&str; 4] = ["lib", "python", "cache/torchinductor_1", "cache/tr
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) directory: PathBuf,
+    pub(crate) room: Arc<Room>,
     /// The objects to preload.
     pub(crate) preload: Vec<PathBuf>,
     /// The table of cuDNN's workspaces.
@@ -47,16 +52,16 @@ impl Session {
         libraries: &Libraries,
         cuda_major: u32,
     ) -> Result<Self, RehearsalError> {
-        let directory = match directory {
+        let room = match directory {
             Some(given) => {
                 let fail = |error| RehearsalError::io("make", given, error);
                 fs::create_dir_all(given).map_err(fail)?;
                 clear(given, replace)?;
-                fs::canonicalize(given).map_err(fail)?
+                Room::given(fs::canonicalize(given).map_err(fail)?)
             }
-            None => temporary()?,
+            None => Room::temporary()?,
         };
-        let session = Self { preload: Vec::new(), workspaces: None, directory };
+        let session = Self::in_room(room);
         session.make("lib")?;
         session.make("python")?;
         for (name, text) in PYTHON {
@@ -64,6 +69,11 @@ impl Session {
         }
         let preload = libraries.install(&session.directory.join("lib"), cuda_major)?;
         Ok(Self { preload, ..session })
+    }
+
+    fn in_room(room: Room) -> Self {
+        let directory = room.path().to_owned();
+        Self { directory, room: Arc::new(room), preload: Vec::new(), workspaces: None }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -126,11 +136,12 @@ impl Session {
         })
     }
 
-    /// Removes the libraries, the bootstrap and the caches.
+    /// Removes the libraries, the bootstrap, the caches and the table of workspaces.
     pub(crate) fn tidy(&self) {
         for (name, path) in entries(&self.directory) {
-            if name.starts_with("values.") && (name.ends_with(".learn") || name.ends_with(".taken"))
-            {
+            let claimed = name.starts_with("values.")
+                && (name.ends_with(".learn") || name.ends_with(".taken"));
+            if claimed || name == WORKSPACES {
                 // What cannot be removed does no harm.
                 let _ = fs::remove_file(path);
             }
@@ -139,6 +150,8 @@ impl Session {
             // What cannot be removed does no harm.
             let _ = fs::remove_dir_all(self.path(name));
         }
+        // Only where nothing is left in it.
+        let _ = fs::remove_dir(self.path("cache"));
     }
 }
 
@@ -179,42 +192,26 @@ fn clear(directory: &Path, replace: bool) -> Result<(), RehearsalError> {
     Ok(())
 }
 
-/// A new directory among the temporary files.
-pub(crate) fn temporary() -> Result<PathBuf, RehearsalError> {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let root = std::env::temp_dir();
-    loop {
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = root.join(format!("vramwise-rehearsal-{}-{number}", std::process::id()));
-        match fs::create_dir(&path) {
-            Ok(()) => return Ok(path),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(RehearsalError::io("make", path, error)),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_log_of_values_brings_those_of_the_other_processes() {
-        let room = temporary().unwrap();
-        let session =
-            Session { directory: room.join("new"), preload: Vec::new(), workspaces: None };
-        fs::create_dir(room.join("old")).unwrap();
+        let room = Room::temporary().unwrap();
+        let old = room.path().join("old");
+        let session = Session::in_room(Room::given(room.path().join("new")));
+        fs::create_dir(&old).unwrap();
         fs::create_dir(&session.directory).unwrap();
         for name in ["mine.jsonl", "mine.rank-1.jsonl", "mine.json", "mine2.jsonl"] {
-            fs::write(room.join("old").join(name), name).unwrap();
+            fs::write(old.join(name), name).unwrap();
         }
         let log = session.path("values.jsonl");
-        session.bring_values(&room.join("old/mine.jsonl"), &log).unwrap();
+        session.bring_values(&old.join("mine.jsonl"), &log).unwrap();
         let names: Vec<String> = entries(&session.directory).into_iter().map(|e| e.0).collect();
         assert_eq!(names, ["values.jsonl", "values.rank-1.jsonl"]);
         assert!(!session.has_counted_logs());
         fs::write(session.path("values.rank-1.2.jsonl"), "").unwrap();
         assert!(session.has_counted_logs());
-        fs::remove_dir_all(room).unwrap();
     }
 }

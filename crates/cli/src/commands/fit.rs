@@ -4,6 +4,7 @@ mod report;
 
 use std::io::IsTerminal as _;
 
+use vramwise_rehearse::assume::{DRAWS, EXTREMES};
 use vramwise_rehearse::largest::{self, Found, Trial};
 use vramwise_rehearse::{Outcome, Rehearsal, Streams, Verdict};
 
@@ -13,6 +14,7 @@ use crate::commands::rehearse::failure;
 use crate::commands::rehearse::surroundings::Surroundings;
 use crate::context::Context;
 use crate::failure::{Failure, Kind};
+use crate::text::grouped;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,6 +28,8 @@ Examples:
 
 Each trial is a rehearsal (see vramwise rehearse --help). Whatever is smaller than a value that fits is
 supposed to fit. A trial in which the program runs out of memory, even if it goes on by itself, does not fit.
+Where values had to be assumed (see --assume), a trial is made again under other assumptions: it
+fits if it does under each, and its peak is the highest.
 
 Exit status: 0 a value was found everywhere, 1 somewhere not even the lowest fits, 2 wrong usage or a
 program that fails for another reason.";
@@ -90,6 +94,8 @@ struct Seen {
     allocated: u64,
     reserved: u64,
     device: u64,
+    /// The lowest and the highest such peak, where it was tried under several assumptions.
+    drawn: Option<(u64, u64)>,
     total: u64,
     uncertain: Vec<String>,
 }
@@ -130,26 +136,69 @@ fn search(rehearsal: Rehearsal, vary: &Vary, context: &Context) -> Result<Row, F
     let found = largest::search(vary.lowest, vary.highest, capacity, |value| {
         let mut trial = rehearsal.clone();
         trial.command = vary.put(&rehearsal.command, value);
-        let outcome = trial.run().map_err(|error| failure(&error))?;
-        let checked = check(&outcome, &trial.command);
-        outcome.discard();
-        checked?;
-        let worst = outcome.worst();
-        let fits = outcome.verdict == Verdict::Fits && outcome.oom.is_none();
-        let peak = worst.device;
+        let (fits, seen) = attempt(&trial)?;
+        let peak = seen.device;
         say(context, &rehearsal, &format!("{} {value}", vary.name), fits, peak);
         if fits {
-            best = Some(Seen {
-                allocated: worst.allocated,
-                reserved: worst.reserved,
-                device: peak,
-                total: worst.total,
-                uncertain: outcome.uncertain.clone(),
-            });
+            best = Some(seen);
         }
-        Ok(Trial { value, fits, peak })
+        Ok::<_, Failure>(Trial { value, fits, peak })
     })?;
     Ok(Row { rehearsal, found, best })
+}
+
+/// Runs the program, under several assumptions where values cannot be known. Whether it fits under each, and what was
+/// seen where it took most.
+fn attempt(trial: &Rehearsal) -> Result<(bool, Seen), Failure> {
+    let (mut fits, first) = once(trial, 0)?;
+    let assumed = first.reads.as_ref().is_some_and(|reads| reads.assumed > 0);
+    let mut peaks = vec![first.worst().device];
+    let mut highest = first;
+    for number in 1..if assumed && fits { DRAWS } else { 1 } {
+        if number == EXTREMES && peaks.iter().all(|peak| *peak == peaks[0]) {
+            break;
+        }
+        let (fit, outcome) = once(trial, number)?;
+        if outcome.verdict == Verdict::Unknown {
+            continue; // what was assumed makes it fail otherwise
+        }
+        peaks.push(outcome.worst().device);
+        if !fit || outcome.worst().device > highest.worst().device {
+            highest = outcome;
+        }
+        fits = fit;
+        if !fits {
+            break;
+        }
+    }
+    let worst = highest.worst();
+    let low = peaks.iter().copied().min().unwrap_or(worst.device);
+    let drawn = (peaks.len() > 1).then_some((low, worst.device.max(low)));
+    let mut uncertain = highest.uncertain.clone();
+    uncertain.extend(drawn.map(|(low, high)| {
+        format!(
+            "the peak is the highest of {} draws of such values: {} to {} bytes on the device",
+            peaks.len(),
+            grouped(low),
+            grouped(high)
+        )
+    }));
+    let (allocated, reserved) = (worst.allocated, worst.reserved);
+    let (device, total) = (worst.device, worst.total);
+    Ok((fits, Seen { allocated, reserved, device, drawn, total, uncertain }))
+}
+
+/// One run, whose directory is gone then. That it fails for another reason than memory is an error in the first draw.
+fn once(trial: &Rehearsal, number: u32) -> Result<(bool, Outcome), Failure> {
+    let mut drawn = trial.clone();
+    drawn.draw = (number, DRAWS);
+    let outcome = drawn.run().map_err(|error| failure(&error))?;
+    let checked = check(&outcome, &drawn.command);
+    outcome.discard();
+    if number == 0 || outcome.ended.interrupted() {
+        checked?;
+    }
+    Ok((outcome.verdict == Verdict::Fits && outcome.oom.is_none(), outcome))
 }
 
 /// A program that fails for another reason than memory says nothing about memory.

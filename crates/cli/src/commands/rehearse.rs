@@ -86,25 +86,30 @@ pub(crate) struct Run {
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     let rehearsal = rehearsal(args, context)?;
     if !args.compare.is_empty() {
-        return compare::run(&args.compare, &rehearsal, context);
+        return compare::run(&args.compare, args.draws, &rehearsal, context);
     }
     let mut run = Run::new(&rehearsal, context)?;
-    run.draws = draws::more(args.draws, &rehearsal, &run, context)?;
-    run.uncertain.extend(run.draws.as_ref().map(draws::Draws::doubt));
-    let report = finished(&rehearsal, &run, context)?;
+    run.draw(args.draws, &rehearsal, context)?;
+    let report = finished(&rehearsal, &run, true, context)?;
     context.answer(&report, || text::render(&report, context))?;
     Ok(run.status())
 }
 
-/// The report, which is kept beside the snapshot; who interrupts does not come back for what is among the temporary
-/// files.
-fn finished(rehearsal: &Rehearsal, run: &Run, context: &Context) -> Result<json::Report, Failure> {
+/// The report, which is kept beside the snapshot. Among the temporary files it stays only where the user is told of it
+/// and there is something in it; who interrupts does not come back for it.
+fn finished(
+    rehearsal: &Rehearsal,
+    run: &Run,
+    told: bool,
+    context: &Context,
+) -> Result<json::Report, Failure> {
     let mut report = json::Report::new(rehearsal, run, context.global.top);
-    if run.outcome.ended.interrupted() && rehearsal.directory.is_none() {
-        run.outcome.discard();
-        report.snapshot = None;
-    } else {
+    let worth = told && run.outcome.has_something() && !run.outcome.ended.interrupted();
+    if worth || rehearsal.directory.is_some() {
         keep(&run.outcome, &report)?;
+    } else {
+        run.outcome.discard();
+        (report.snapshot, report.directory) = (None, None);
     }
     Ok(report)
 }
@@ -143,6 +148,18 @@ impl Run {
         });
         uncertain.extend(ties(&evidence));
         Ok(Self { outcome, evidence, uncertain, draws: None })
+    }
+
+    /// Makes further draws of what cannot be known.
+    fn draw(
+        &mut self,
+        asked: Option<u32>,
+        rehearsal: &Rehearsal,
+        context: &Context,
+    ) -> Result<(), Failure> {
+        self.draws = draws::more(asked, rehearsal, self, context)?;
+        self.uncertain.extend(self.draws.as_ref().map(draws::Draws::doubt));
+        Ok(())
     }
 
     fn status(&self) -> Status {
@@ -185,7 +202,9 @@ fn keep(outcome: &Outcome, report: &impl serde::Serialize) -> Result<(), Failure
     let path = outcome.directory.join("report.json");
     let text = serde_json::to_vec_pretty(report)
         .map_err(|error| Failure::new(format!("cannot write the report as JSON: {error}")))?;
-    std::fs::write(&path, text).map_err(|error| Failure::io("write", &path, &error))
+    std::fs::write(&path, text).map_err(|error| Failure::io("write", &path, &error))?;
+    outcome.keep();
+    Ok(())
 }
 
 /// A rehearsal that could not be made, with what to do.

@@ -182,6 +182,27 @@ fn what_cannot_be_known_is_drawn_several_times_and_the_peaks_are_a_range() {
 }
 
 #[test]
+fn a_comparison_holds_the_highest_of_the_draws_against_each_other() {
+    let room = stage("rehearse-draws-compare", DRAWING);
+    let options = ["--json", "--compare", "expandable", "--assume", "mask=1"];
+    let report = json(&rehearse(&room, &options, &["train.py"]));
+    assert_eq!(held_against("rehearse-compare", &report), Ok(()));
+    for run in report["runs"].as_array().unwrap() {
+        assert_eq!(run["report"]["draws"]["runs"].as_array().map(Vec::len), Some(5));
+    }
+    assert_eq!(report["runs"][1]["allocated_change_bytes"], 0);
+    let output = rehearse(&room, &options[1..], &["train.py"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    // 100 MiB by the mask and 900 where all choose the same.
+    assert_eq!(text.matches("1000.00 MiB").count(), 4, "{text}");
+    assert!(text.contains("the highest over 5 draws"), "{text}");
+    let options = ["--draws", "1", "--compare", "expandable", "--assume", "mask=1"];
+    let text =
+        String::from_utf8_lossy(&rehearse(&room, &options, &["train.py"]).stdout).into_owned();
+    assert!(text.contains("101.00 MiB") && !text.contains("draws"), "{text}");
+}
+
+#[test]
 fn a_draw_that_does_not_fit_is_told() {
     let room = stage("rehearse-draws-oom", DRAWING);
     room.write("big.py", DRAWING.replace("900", "980"));
@@ -197,7 +218,11 @@ fn a_draw_that_does_not_fit_is_told() {
     let options = ["--memory", "1GiB", "--assume", "mask=1,loss=2"];
     let output = rehearse(&room, &options, &["train.py"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("topk, mask, nms and unique are"), "{}", said(&output));
+    assert!(
+        said(&output).contains("topk, mask, nms, unique and infinite are"),
+        "{}",
+        said(&output)
+    );
 }
 
 #[test]
@@ -363,6 +388,39 @@ time.sleep(60)
     }
 }
 
+/// Directories of rehearsals that are left in the room.
+fn left(room: &Room) -> Vec<String> {
+    let names = room.names().into_iter();
+    names.filter(|name| name.starts_with("vramwise-rehearsal")).collect()
+}
+
+#[test]
+fn what_nobody_is_told_of_is_not_left_behind() {
+    let room = stage("rehearse-left", SCRIPT);
+    room.write("idle.py", "import torch\n");
+    let idle = json(&rehearse(&room, &["--json"], &["idle.py"]));
+    assert_eq!((&idle["directory"], left(&room)), (&Value::Null, vec![]), "nothing was recorded");
+    assert_eq!(held_against("rehearse", &idle), Ok(()));
+    let output = rehearse(&room, &[], &["idle.py"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(!text.contains("kept in") && left(&room).is_empty(), "{text}");
+
+    let output = rehearse(&room, &["--workspaces", "none.bin"], &["train.py", "1"]);
+    assert!(said(&output).contains("none.bin"), "{}", said(&output));
+    assert_eq!((output.status.code(), left(&room)), (Some(2), vec![]), "it failed half way");
+
+    let options = ["--values", "off", "--compare", "expandable"];
+    assert!(rehearse(&room, &options, &["train.py", "1"]).status.success());
+    assert_eq!(left(&room), Vec::<String>::new(), "the table names no files");
+    let report = json(&rehearse(&room, &[&options[..], &["--json"]].concat(), &["train.py", "1"]));
+    for run in report["runs"].as_array().unwrap() {
+        let snapshot = PathBuf::from(run["report"]["snapshot"].as_str().unwrap());
+        assert!(snapshot.is_file(), "{snapshot:?}");
+        assert!(!snapshot.with_file_name("workspaces.bin").exists());
+    }
+    assert_eq!(left(&room).len(), 2);
+}
+
 #[test]
 fn peaks_before_a_reset_count() {
     let script = "\
@@ -480,6 +538,38 @@ fn the_largest_number_that_fits_is_found_and_both_sides_were_tried() {
     let left: Vec<String> =
         room.names().into_iter().filter(|name| name.starts_with("vramwise-rehearsal")).collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_value_fits_if_it_does_under_every_draw_of_what_cannot_be_known() {
+    let script = DRAWING.replace("900 << 20", "4 * int(sys.argv[1]) << 20");
+    let script = script.replace("import json, os, torch", "import json, os, sys, torch");
+    let room = stage("fit-draws", &script);
+    let search = |more: &[&str]| {
+        let mut args = vec!["fit", "--emulate-anyway", "--json", "--memory", "1GiB"];
+        args.extend(["--vary", "n=1..300", "--assume", "mask=0.2..0.4"]);
+        args.extend(more);
+        args.extend(["--", "python3", "train.py", "{n}"]);
+        let output = command(&room, &args).output().unwrap();
+        (output.status.code(), json(&output))
+    };
+    let (status, report) = search(&[]);
+    assert_eq!(status, Some(0));
+    assert_eq!(held_against("fit", &report), Ok(()));
+    let result = &report["results"][0];
+    // 1 MiB is the context; where all choose the same, 40 MiB by the mask leave 983, or 245 for each n.
+    assert_eq!(result["largest"], 245);
+    let range = serde_json::json!([22 * MIB, 1021 * MIB]);
+    assert_eq!(
+        (&result["peak_device_bytes"], &result["peak_device_bytes_range"]),
+        (&range[1], &range)
+    );
+    assert!(result["uncertain"].to_string().contains("the highest of 5 draws"), "{result}");
+    let (_, report) = search(&["--assume", "topk=balanced"]);
+    let result = &report["results"][0];
+    assert_eq!(result["largest"], 300);
+    assert_eq!(result["peak_device_bytes"], 42 * MIB, "the mask is all that is drawn");
+    assert_eq!(left(&room), Vec::<String>::new());
 }
 
 #[test]

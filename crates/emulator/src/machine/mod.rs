@@ -25,7 +25,7 @@ pub(crate) use physical::HandleInfo;
 pub(crate) use properties::{pci_address, uuid};
 pub(crate) use share::{Identity, Shared};
 pub(crate) use stream::Stream;
-pub(crate) use values::{SMALL_COPY, Values, tell_next};
+pub(crate) use values::{SMALL_COPY, Values, tell_compiling, tell_next};
 
 use crate::config::{self, Config};
 use crate::report;
@@ -74,6 +74,8 @@ pub(crate) struct Machine {
     pub(crate) calls: Calls,
     pub(crate) unknown_calls: Vec<String>,
     pub(crate) notes: Vec<String>,
+    /// Communicators of NCCL's that were made.
+    pub(crate) communicators: u64,
     /// Virtual time in nanoseconds: kernels and copies add to it.
     pub(crate) clock_ns: u64,
     /// Pinned or registered host ranges: start → length.
@@ -158,11 +160,17 @@ impl Machine {
             calls: Calls::default(),
             unknown_calls: Vec::new(),
             notes,
+            communicators: 0,
             clock_ns: 0,
             pinned: std::collections::BTreeMap::new(),
             variables: FxHashMap::default(),
             last_report: std::time::Instant::now(),
         }
+    }
+
+    /// Whether device memory is memory of this process.
+    pub(crate) fn is_backed(&self) -> bool {
+        host::is_backed(host::slice_end(0) - 1)
     }
 
     /// CUDA's major version of the program above us: 12 or 13.

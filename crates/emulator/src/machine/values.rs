@@ -6,7 +6,7 @@
 //! text, a JSON object a line (`{"n": 0, "bytes": 4, "hex": "…"}`), that a user can read and edit. Each process has
 //! its own ([`log`](super::log)), which is opened when it first reads a value.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -33,6 +33,14 @@ struct Line {
 thread_local! {
     /// What the next copies to the host of this thread give, told by the value layer.
     static NEXT: RefCell<VecDeque<Vec<u8>>> = const { RefCell::new(VecDeque::new()) };
+    /// Whether it is not the program that reads now, but a compiler that runs in one pass only.
+    static COMPILING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on, what the calling thread reads is a compiler's business, or the program's again: the log has no entries
+/// for the former.
+pub(crate) fn tell_compiling(now: bool) {
+    COMPILING.set(now);
 }
 
 /// The next small copy to the host by the calling thread gives these bytes, behind those told before; no bytes
@@ -133,6 +141,9 @@ impl Values {
     /// A small copy to the host: the bytes that it gives instead of `found`, what memory holds.
     pub(crate) fn answer(&mut self, found: Vec<u8>) -> Vec<u8> {
         let told = told(found.len());
+        if COMPILING.get() {
+            return told.unwrap_or(found);
+        }
         if self.mode != Mode::Off {
             self.open();
         }
@@ -231,6 +242,16 @@ mod tests {
         assert_eq!(values.answer(vec![9; 4]), [0; 4]);
         assert_eq!(values.answer(vec![9]), [1]);
         assert_eq!((values.answered, values.unknown, values.mismatches), (2, 0, 0));
+    }
+
+    #[test]
+    fn what_a_compiler_reads_is_not_in_the_log() {
+        let mut values = answering(&[4]);
+        tell_compiling(true);
+        assert_eq!(values.answer(vec![9; 4]), [9; 4]);
+        tell_compiling(false);
+        assert_eq!(values.answer(vec![9; 4]), [0; 4]);
+        assert_eq!((values.answered, values.unknown, values.mismatches), (1, 0, 0));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::child::{self, Streams};
 use crate::error::RehearsalError;
-use crate::session;
+use crate::room;
 
 /// The programs, by file name.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -18,32 +18,25 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("sizes.py", include_str!("../../../probe/python/sizes.py")),
 ];
 
-/// A directory that goes when it is dropped.
-pub(super) struct Room(PathBuf);
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        // What cannot be removed does no harm.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+/// A directory for one measurement.
+pub(super) struct Room(room::Room);
 
 impl Room {
     pub(super) fn new() -> Result<Self, RehearsalError> {
-        let room = Self(session::temporary()?);
+        let room = Self(room::Room::temporary()?);
         for (name, text) in PROGRAMS {
-            let path = room.0.join(name);
+            let path = room.path(name);
             fs::write(&path, text).map_err(|error| RehearsalError::io("write", path, error))?;
         }
         Ok(room)
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.0.path().join(name)
     }
 
     pub(super) fn directory(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     /// Runs one of the programs; `said` gets each of its lines. Its whole output.
@@ -59,7 +52,7 @@ impl Room {
         let file = File::create(&log).map_err(|error| RehearsalError::io("write", &log, error))?;
         let mut command = Command::new(python);
         command.arg("-u").arg(self.path(name)).args(arguments);
-        command.current_dir(&self.0).stdin(Stdio::null());
+        command.current_dir(self.0.path()).stdin(Stdio::null());
         let mut lines = Lines { file: File::open(&log).ok(), at: 0, rest: String::new() };
         let mut watch = || lines.each(said);
         let ended = child::run_watched(command, Streams::Hidden, Some(file), limit, &mut watch)

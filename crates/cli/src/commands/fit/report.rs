@@ -33,6 +33,9 @@ struct One {
     peak_allocated_bytes: Option<u64>,
     peak_reserved_bytes: Option<u64>,
     peak_device_bytes: Option<u64>,
+    /// The lowest and the highest peak under several assumptions about values that cannot be known; null where nothing
+    /// had to be assumed.
+    peak_device_bytes_range: Option<(u64, u64)>,
     headroom_bytes: Option<u64>,
     uncertain: Vec<String>,
     trials: Vec<TrialReport>,
@@ -117,6 +120,7 @@ fn one(row: &Row) -> One {
         peak_allocated_bytes: best.map(|best| best.allocated),
         peak_reserved_bytes: best.map(|best| best.reserved),
         peak_device_bytes: best.map(|best| best.device),
+        peak_device_bytes_range: best.and_then(|best| best.drawn),
         headroom_bytes: best.map(|best| best.total.saturating_sub(best.device)),
         uncertain: best.map_or(Vec::new(), |best| best.uncertain.clone()),
         trials: row

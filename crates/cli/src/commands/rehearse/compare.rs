@@ -13,6 +13,7 @@ use crate::Status;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::table::{Column, Table};
+use crate::text::counted;
 
 /// A way of saving memory. Its values have no text of their own, which would make the help page longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -63,7 +64,7 @@ struct One {
     /// Null for the program as it is.
     strategy: Option<&'static str>,
     meaning: Option<&'static str>,
-    /// Change of the peaks against the program as it is.
+    /// Change of the peaks against the program as it is; where values had to be assumed, of the highest over the draws.
     allocated_change_bytes: i64,
     reserved_change_bytes: i64,
     conclusion: String,
@@ -73,6 +74,7 @@ struct One {
 /// Runs the program once for each, and reports.
 pub(super) fn run(
     strategies: &[Strategy],
+    draws: Option<u32>,
     rehearsal: &Rehearsal,
     context: &Context,
 ) -> Result<Status, Failure> {
@@ -83,11 +85,14 @@ pub(super) fn run(
         (0u64..).zip([None].into_iter().chain(strategies.iter().copied().map(Some)))
     {
         let rehearsal = with(strategy, rehearsal);
-        let run = Run::new(&rehearsal, context)?;
+        let mut run = Run::new(&rehearsal, context)?;
+        run.draw(draws, &rehearsal, context)?;
         progress.set(done + 1);
         let interrupted = run.outcome.ended.interrupted();
-        let report = finished(&rehearsal, &run, context)?;
         let failed = strategy.is_none() && run.outcome.verdict == Verdict::Unknown;
+        // The table names no files; the report of a program that fails as it is does.
+        let told = context.global.json || failed;
+        let report = finished(&rehearsal, &run, told, context)?;
         if strategy.is_none() || interrupted {
             status = run.status();
         }
@@ -133,10 +138,10 @@ fn from_environment() -> Option<String> {
 
 fn one(strategy: Option<Strategy>, report: Report, base: Option<&Report>) -> One {
     let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-    let change =
-        |of: fn(&Report) -> u64| base.map_or(0, |base| signed(of(&report)) - signed(of(base)));
-    let allocated = change(|report| report.peak_allocated_bytes);
-    let reserved = change(|report| report.peak_reserved_bytes);
+    let figures = report.figures();
+    let base_figures = base.map_or(figures, Report::figures);
+    let allocated = signed(figures.allocated) - signed(base_figures.allocated);
+    let reserved = signed(figures.reserved) - signed(base_figures.reserved);
     let conclusion = conclusion(strategy, &report, base, allocated, reserved);
     One {
         strategy: strategy.map(Strategy::name),
@@ -163,14 +168,15 @@ fn conclusion(
     if report.fits.is_none() {
         return format!("the program fails with it (status {}), see its log", report.exit_status);
     }
+    let (now, base) = (report.figures(), base.figures());
     let (change, before) = match strategy {
-        Strategy::Expandable => (reserved, base.peak_reserved_bytes),
-        _ => (allocated, base.peak_allocated_bytes),
+        Strategy::Expandable => (reserved, base.reserved),
+        _ => (allocated, base.allocated),
     };
     let size = Human(change.unsigned_abs());
     let small = change.unsigned_abs() < before / 200;
     match change {
-        _ if base.fits == Some(false) && report.fits == Some(true) => {
+        _ if base.fits == Some(false) && now.fits == Some(true) => {
             format!("makes it fit; {holder}")
         }
         0 => format!("changes nothing: {holder}"),
@@ -195,8 +201,8 @@ fn render(comparison: &Comparison, context: &Context) -> String {
         Column::wrapped("what it does"),
     ]);
     for run in &comparison.runs {
-        let report = &run.report;
-        let fits = match report.fits {
+        let figures = run.report.figures();
+        let fits = match figures.fits {
             Some(true) => "yes",
             Some(false) => "no",
             None => "?",
@@ -204,14 +210,27 @@ fn render(comparison: &Comparison, context: &Context) -> String {
         table.row([
             run.strategy.unwrap_or("(as it is)").into(),
             fits.into(),
-            Human(report.peak_allocated_bytes).to_string().into(),
-            Human(report.peak_reserved_bytes).to_string().into(),
-            Human(report.peak_device_bytes).to_string().into(),
+            Human(figures.allocated).to_string().into(),
+            Human(figures.reserved).to_string().into(),
+            Human(figures.device).to_string().into(),
             run.conclusion.clone().into(),
         ]);
     }
     let mut text = format!("{}, emulated\n\n", style.bold(&comparison.gpu));
     text.push_str(&table.render(style, context.width()));
+    let most = comparison
+        .runs
+        .iter()
+        .filter_map(|run| run.report.draws.as_ref())
+        .map(|d| d.runs.len())
+        .max();
+    if let Some(most) = most {
+        let _ = writeln!(
+            text,
+            "\nvalues had to be assumed: the figures are the highest over {} (--draws, --assume)",
+            counted(most as u64, "draw")
+        );
+    }
     let meanings = comparison.runs.iter().filter_map(|run| Some((run.strategy?, run.meaning?)));
     text.push('\n');
     for (name, meaning) in meanings {

@@ -25,9 +25,9 @@ pub(super) struct Drawn {
     exit_status: u8,
     /// Null where the program failed by itself.
     fits: Option<bool>,
-    peak_allocated_bytes: u64,
-    peak_reserved_bytes: u64,
-    peak_device_bytes: u64,
+    pub(super) peak_allocated_bytes: u64,
+    pub(super) peak_reserved_bytes: u64,
+    pub(super) peak_device_bytes: u64,
     /// Lowest and highest, other addresses included.
     #[serde(skip)]
     allocated: (u64, u64),
@@ -143,6 +143,16 @@ impl Draws {
             all_fit: runs.iter().all(|run| run.fits == Some(true)),
             runs,
         }
+    }
+
+    /// Whether the program fits under each that it does not fail under by itself.
+    pub(super) fn fits(&self) -> bool {
+        self.runs.iter().all(|run| run.fits != Some(false))
+    }
+
+    /// The highest of a figure.
+    pub(super) fn highest(&self, figure: fn(&Drawn) -> u64) -> u64 {
+        self.runs.iter().map(figure).max().unwrap_or(0)
     }
 
     /// What the draws say of how sure the figures are.

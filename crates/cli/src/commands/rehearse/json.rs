@@ -51,7 +51,17 @@ pub(super) struct Report {
     /// Library calls that do nothing on the emulated device.
     unknown_calls: Vec<String>,
     pub(super) snapshot: Option<String>,
-    pub(super) directory: String,
+    /// Where snapshot, report and logs are kept; null where nothing is.
+    pub(super) directory: Option<String>,
+}
+
+/// What a program takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Figures {
+    pub(super) fits: Option<bool>,
+    pub(super) allocated: u64,
+    pub(super) reserved: u64,
+    pub(super) device: u64,
 }
 
 #[derive(Serialize)]
@@ -182,8 +192,24 @@ impl Report {
             notes: outcome.notes.clone(),
             unknown_calls: outcome.unknown_calls(),
             snapshot: outcome.snapshot().map(|path| text(path)),
-            directory: text(&outcome.directory),
+            directory: Some(text(&outcome.directory)),
         }
+    }
+
+    /// The figures that are held against others: of several draws the highest.
+    pub(super) fn figures(&self) -> Figures {
+        let own = Figures {
+            fits: self.fits,
+            allocated: self.peak_allocated_bytes,
+            reserved: self.peak_reserved_bytes,
+            device: self.peak_device_bytes,
+        };
+        self.draws.as_ref().map_or(own, |draws| Figures {
+            fits: own.fits.map(|fits| fits && draws.fits()),
+            allocated: draws.highest(|run| run.peak_allocated_bytes),
+            reserved: draws.highest(|run| run.peak_reserved_bytes),
+            device: draws.highest(|run| run.peak_device_bytes),
+        })
     }
 
     /// The line that holds most at the peak.

@@ -36,7 +36,8 @@ pub(crate) struct Surroundings {
     values: Values,
     /// What to take for granted where values cannot be known without a GPU: how indices are chosen
     /// (topk=uniform, balanced, skewed or worst), and as shares, or ranges such as 0.1..0.4, what of a mask is
-    /// true (mask=0.5), what non-maximum suppression keeps (nms=1) and what differs from all others (unique=1).
+    /// true (mask=0.5), what non-maximum suppression keeps (nms=1) and what differs from all others (unique=1);
+    /// and in how many of its first steps a gradient scaler finds infinities, which it skips (infinite=0).
     #[arg(long, value_name = "NAME=VALUE", value_parser = hint, value_delimiter = ',')]
     assume: Vec<String>,
     /// A table of cuDNN's workspaces on the card, instead of the one that is installed.

@@ -27,14 +27,10 @@ pub(super) fn render(report: &Report, context: &Context) -> String {
     holders(&mut text, report, context);
     certainty(&mut text, report, style);
     list(&mut text, "notes", &report.notes, style);
-    match &report.snapshot {
-        Some(path) => {
-            let _ = writeln!(text, "\nsnapshot  {}", printable(path));
-        }
-        None if report.interrupted => {}
-        None => {
-            let _ = writeln!(text, "\nkept in  {}", printable(&report.directory));
-        }
+    if let Some(path) = &report.snapshot {
+        let _ = writeln!(text, "\nsnapshot  {}", printable(path));
+    } else if let Some(path) = &report.directory {
+        let _ = writeln!(text, "\nkept in  {}", printable(path));
     }
     text
 }

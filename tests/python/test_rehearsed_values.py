@@ -1,0 +1,175 @@
+"""`vramwise rehearse` with the real PyTorch: both passes read the same values, and programs decide by them as on a GPU."""
+
+import importlib.util
+import shutil
+import unittest
+
+import emulated
+from rehearsed import Rehearsed
+
+CTC = """
+import itertools
+import torch
+import torch.nn.functional as F
+
+frames, classes, batch, longest = 50, 20, 6, 30
+kinds = (torch.long, torch.int32)
+for reduction, kind, place, flat, lengths in itertools.product(
+        ("mean", "sum"), kinds, ("cpu", "cuda"), (False, True), ("cpu", "cuda", "numbers")):
+    scores = torch.randn(frames, batch, classes, device="cuda", requires_grad=True)
+    length = torch.randint(10, longest, (batch,), dtype=kind)
+    targets = torch.randint(1, classes, (int(length.sum()),) if flat else (batch, longest), dtype=kind, device=place)
+    given = [torch.full((batch,), frames, dtype=kind), length]
+    given = [g.tolist() for g in given] if lengths == "numbers" else [g.to(lengths) for g in given]
+    try:
+        F.ctc_loss(scores.log_softmax(2), targets, *given, reduction=reduction).backward()
+        print(reduction, kind, place, flat, lengths, "works")
+    except RuntimeError as error:
+        print(reduction, kind, place, flat, lengths, error)
+print(int(torch.arange(10, device="cuda").sum()))
+"""
+
+# As beam search goes: scores of candidates among all that a model says, until none can become better than what is done.
+BEAMS = """
+import torch
+
+model = torch.nn.Linear(256, 50000).cuda()
+scores, done = torch.zeros(2, 4, device="cuda"), torch.full((2, 4), -1e9, device="cuda")
+length = 0
+while length < 12:
+    length += 1
+    hidden = torch.randn(2 * 4 * length, 256, device="cuda")
+    words = model(hidden).log_softmax(-1)[:8].view(2, 4, -1) + scores[:, :, None]
+    words = words.view(2, -1)
+    if "SAMPLED":
+        chosen = torch.multinomial(words.softmax(-1), 4)
+        scores = words.gather(1, chosen)
+    else:
+        scores, chosen = words.topk(4)
+    assert bool((chosen < 4 * 50000).all())
+    if not bool((scores[:, :1] / length > done.min(1, keepdim=True).values).any()):
+        break
+print("went on for", length)
+"""
+
+# Between the passes, only one of which compiles, only the code knows which questions are asked.
+COMPILED = """
+import torch
+
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)).cuda()
+
+def forward(x, keep):
+    if not torch.compiler.is_compiling() and bool(keep.all()):
+        keep = None
+    y = model(x) + torch.full((8, 10), 1.0, device="cuda")
+    return y if keep is None else y * keep
+
+compiled = torch.compile(forward)
+for step in range(2):
+    x, keep = torch.randn(8, 64, device="cuda"), torch.ones(8, 10, dtype=torch.bool, device="cuda")
+    compiled(x, keep).sum().backward()
+    print(step, int(keep.sum()), bool((keep[:, 0] > step).any()), torch.compiler.is_compiling())
+    forward(x, keep)
+"""
+
+FINITE = """
+import torch
+
+loss = torch.randn(100, 100, device="cuda").sum()
+print(bool(torch.isnan(loss)), bool(torch.isinf(loss)))
+"""
+
+SCALED = """
+import torch
+
+model = torch.nn.Linear(256, 256).cuda()
+optimizer, scaler = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), torch.amp.GradScaler("cuda")
+for step in range(4):
+    with torch.autocast("cuda", dtype=torch.float16):
+        loss = model(torch.randn(8, 256, device="cuda")).sum()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+    print(step, len(optimizer.state), scaler.get_scale())
+"""
+
+LIMITED = """
+import resource
+resource.setrlimit(resource.RLIMIT_AS, (20 << 30, resource.getrlimit(resource.RLIMIT_AS)[1]))
+import torch
+
+x = torch.arange(10, device="cuda")
+print("sum", int(x.sum()), (x % 2 == 0).nonzero().shape[0])
+"""
+
+GROUP = """
+import os
+import torch, torch.distributed as dist
+
+if "RANK" in os.environ:
+    dist.init_process_group("nccl")
+else:
+    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+x = torch.ones(1000, device="cuda")
+dist.all_reduce(x)
+print("ranks", dist.get_world_size())
+"""
+
+
+@unittest.skipIf(emulated.why_not(), emulated.why_not() or "")
+class RehearsedValues(Rehearsed):
+    def test_ctc_reads_the_same_in_both_passes_and_fails_where_pytorch_does(self):
+        report, said = self.rehearse("-o", "kept", "--gpu", "h200", program=CTC)
+        first = (self.room / "kept" / "pass1.log").read_text()
+        self.assertEqual([line for line in said.splitlines() if line in first.splitlines()], first.splitlines())
+        self.assertEqual(first.splitlines()[-1], "45")
+        self.assertGreater(first.count(" works"), 40)
+        self.assertNotIn("reads from the device", " ".join(report["uncertain"]))
+
+    def test_scores_of_what_was_chosen_among_unknown_numbers_let_a_search_go_on(self):
+        for sampled in ("", "yes"):
+            report, said = self.rehearse("--draws", "1", program=BEAMS.replace("SAMPLED", sampled))
+            self.assertIn("went on for 12", said)
+            self.assertGreaterEqual(report["values"]["assumed"], 12)
+            self.assertEqual(report["values"]["unknown"], 0, report["values"]["places"])
+            self.assertFalse(report["exact"])
+
+    @unittest.skipUnless(importlib.util.find_spec("triton") and shutil.which("gcc"), "torch.compile needs Triton and a compiler")
+    def test_what_a_compiler_reads_takes_no_answer_of_the_program_s(self):
+        report, said = self.rehearse(program=COMPILED)
+        lines = [line for line in said.splitlines() if line[:2] in ("0 ", "1 ")]
+        self.assertEqual(lines, ["0 80 True False", "1 80 False False"])
+        self.assertNotIn("reads from the device", " ".join(report["uncertain"]))
+
+    def test_numbers_are_taken_to_be_finite_where_infinities_are_looked_for(self):
+        report, said = self.rehearse(program=FINITE)
+        self.assertIn("False False", said)
+        self.assertEqual(report["values"]["unknown"], 0)
+        self.assertIn("taken to be finite", " ".join(report["uncertain"]))
+
+    def test_a_gradient_scaler_skips_as_many_steps_as_are_assumed(self):
+        for options, states in (((), [2, 2, 2, 2]), (("--assume", "infinite=2"), [0, 0, 2, 2])):
+            report, said = self.rehearse(*options, program=SCALED)
+            lines = [line.split() for line in said.splitlines() if line[:1].isdigit()]
+            self.assertEqual([int(line[1]) for line in lines], states)
+            scales = [65536.0 / 2 ** min(step + 1, states.count(0)) for step in range(4)]
+            self.assertEqual([float(line[2]) for line in lines], scales)
+            self.assertFalse(report["exact"])
+
+    def test_memory_of_nccl_s_own_is_said_not_to_be_counted(self):
+        for rank in ({}, {"RANK": "1", "WORLD_SIZE": "2"}):
+            report, said = self.rehearse("--values", "off", program=GROUP, **rank)
+            self.assertIn(f"ranks {1 + len(rank) // 2}", said)
+            self.assertIn("what NCCL itself takes on the device, beside PyTorch's memory, is not counted", report["uncertain"])
+
+    def test_a_program_that_limits_its_address_space_runs_without_values(self):
+        report, said = self.rehearse("-o", "kept", program=LIMITED)
+        self.assertIn("sum 0 0", said)
+        self.assertIn("sum 0 0", (self.room / "kept" / "pass1.log").read_text())
+        self.assertIn("values were not computed", " ".join(report["uncertain"]))
+        self.assertIn("address space cannot be mapped", " ".join(report["notes"]))
+
+
+if __name__ == "__main__":
+    unittest.main()
