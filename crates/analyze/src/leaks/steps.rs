@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use vramwise_trace::{DeviceTrace, Snapshot};
+use vramwise_trace::{Annotation, DeviceTrace, Snapshot};
 
 use super::growth::{LEAST_ENDS, warm_up};
 use super::{NoSuchMarker, period};
@@ -135,10 +135,13 @@ impl Marks {
 fn marks(snapshot: &Snapshot, number: u32, device: &DeviceTrace) -> BTreeMap<String, Marks> {
     let mut found: BTreeMap<String, Marks> = BTreeMap::new();
     let times = &device.events.time_us;
+    let ours = |a: &Annotation| a.device.is_none_or(|d| d == number);
+    // A process with several devices marks its steps on the one that is current: those are for all then.
+    let all = !snapshot.annotations.iter().any(ours);
     let mut ends: Vec<(u64, String)> = snapshot
         .annotations
         .iter()
-        .filter(|a| !a.is_start && a.device.is_none_or(|d| d == number))
+        .filter(|a| !a.is_start && (all || ours(a)))
         .map(|a| (a.time_us, without_number(snapshot.strings.get(a.name))))
         .collect();
     ends.sort();

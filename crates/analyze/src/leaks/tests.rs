@@ -134,6 +134,19 @@ fn history_with(
 }
 
 #[test]
+fn a_device_without_marks_of_its_own_has_those_of_the_program() {
+    // One process with several devices marks its steps on the current one.
+    let mut snapshot = history(12, &[4096], |_| vec![1 << 20]);
+    snapshot.devices.insert(0, DeviceTrace::default());
+    assert!(snapshot.annotations.iter().all(|a| a.device == Some(0)));
+    let found = find(&snapshot, &Options { device: Some(1), ..Options::default() })
+        .expect("no marker")
+        .swap_remove(0);
+    assert_eq!(found.steps.source, StepSource::Annotation("step".to_owned()));
+    assert_eq!((found.steps.ends.len(), found.leaks.len()), (12, 1));
+}
+
+#[test]
 fn a_cache_that_fills_is_no_leak() {
     let cache = history(12, &[4096, 8192], |step| if step < 5 { vec![1 << 20] } else { vec![] });
     let found = found(&cache);
