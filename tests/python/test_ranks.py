@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from importlib.metadata import version
 from pathlib import Path
 
 from batch_support import environment, needs_torch
@@ -316,6 +317,9 @@ class TwoRanks(unittest.TestCase):
         self.went_well("another_error_of_one_ends_both")
 
     def test_fully_sharded(self):
+        # The class is skipped where there is none.
+        if version("torch").startswith("2.6."):
+            self.skipTest("PyTorch 2.6 shards nothing on a CPU: it asks the CPU's stream for an event")
         self.went_well("fully_sharded")
 
     def test_the_search_finds_what_fits_everywhere(self):

@@ -41,7 +41,7 @@ def one(seed, streams):
 
 try:
     vramwise.install_allocator(required=True)
-except vramwise.NotAvailableError as error:
+except vramwise.errors.NotAvailableError as error:
     json.dump({"skip": str(error)}, sys.stdout)
     sys.exit()
 allocate(1)
