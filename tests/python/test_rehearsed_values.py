@@ -103,6 +103,14 @@ x = torch.arange(10, device="cuda")
 print("sum", int(x.sum()), (x % 2 == 0).nonzero().shape[0])
 """
 
+SAVED = """
+import torch
+
+model = torch.nn.Linear(128, 128).cuda()
+model(torch.randn(8, 128, device="cuda")).sum().backward()
+torch.save([model.state_dict(), [p.grad for p in model.parameters()]], "model.pt")
+"""
+
 GROUP = """
 import os
 import torch, torch.distributed as dist
@@ -156,6 +164,12 @@ class RehearsedValues(Rehearsed):
             scales = [65536.0 / 2 ** min(step + 1, states.count(0)) for step in range(4)]
             self.assertEqual([float(line[2]) for line in lines], scales)
             self.assertFalse(report["exact"])
+
+    def test_what_is_saved_decides_nothing(self):
+        report, _ = self.rehearse("--gpu", "h200", program=SAVED)
+        self.assertEqual(report["values"]["unknown"], 0, report["values"]["places"])
+        self.assertGreaterEqual(report["values"]["unknown_floats"], 1)
+        self.assertTrue(report["exact"], report["uncertain"])
 
     def test_memory_of_nccl_s_own_is_said_not_to_be_counted(self):
         for rank in ({}, {"RANK": "1", "WORLD_SIZE": "2"}):
