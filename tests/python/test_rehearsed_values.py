@@ -79,6 +79,14 @@ loss = torch.randn(100, 100, device="cuda").sum()
 print(bool(torch.isnan(loss)), bool(torch.isinf(loss)))
 """
 
+REPEATED = """
+import torch
+
+x = torch.randn(100, 100, device="cuda")
+y = x.repeat_interleave(3, dim=0), x.repeat_interleave(torch.arange(100, device="cuda"), dim=0)
+print([tuple(t.shape) for t in y])
+"""
+
 SCALED = """
 import torch
 
@@ -155,6 +163,11 @@ class RehearsedValues(Rehearsed):
         self.assertIn("False False", said)
         self.assertEqual(report["values"]["unknown"], 0)
         self.assertIn("taken to be finite", " ".join(report["uncertain"]))
+
+    def test_how_often_rows_are_repeated_does_not_depend_on_what_is_in_them(self):
+        report, said = self.rehearse("--gpu", "h200", program=REPEATED)
+        self.assertIn("[(300, 100), (4950, 100)]", said)
+        self.assertTrue(report["exact"], report["uncertain"])
 
     def test_a_gradient_scaler_skips_as_many_steps_as_are_assumed(self):
         for options, states in (((), [2, 2, 2, 2]), (("--assume", "infinite=2"), [0, 0, 2, 2])):
