@@ -1,10 +1,12 @@
-"""Programs that were recorded on a real GPU, under `vramwise rehearse`: do both peaks come out the same, and if not, is it said?
+"""Programs that were recorded on a real GPU, under `vramwise rehearse`: are both peaks the same, and if not, is it said?
 
-    python benchmarks/rehearsal/recorded.py RUNS --results FILE.jsonl -- python collect.py run {program} --conf {setting} --out {out}
+    python benchmarks/rehearsal/recorded.py RUNS --results FILE.jsonl \\
+        -- python collect.py run {program} --conf {setting} --out {out}
 
-RUNS has a `PROGRAM__SETTING.stats.json.gz` for each run: `conf`, and under `final` what `torch.cuda.memory_stats()` said at
-its end. What follows `--` runs one of them. Each is rehearsed, one after another, and is a line of FILE; those that have a
-line are passed over, so that the same command goes on where it was ended. The summary is of all lines that belong to RUNS.
+RUNS has a `PROGRAM__SETTING.stats.json.gz` for each run: `conf`, and under `final` what `torch.cuda.memory_stats()` said
+at its end. What follows `--` runs one of them. Each is rehearsed, one after another, and is a line of FILE; those that
+have a line are passed over, so that the same command goes on where it was ended. The summary is of all lines that belong
+to RUNS.
 """
 
 from __future__ import annotations
@@ -60,7 +62,11 @@ def rehearse(name: str, options: argparse.Namespace) -> dict:
         around = {key: value for key, value in os.environ.items() if not re.match(r"PYTORCH_(CUDA_)?ALLOC_CONF$", key)}
         started = time.monotonic()
         done = subprocess.run(
-            [*rehearsal, "-o", str(room / "kept"), "--", *command], env=around, capture_output=True, text=True, check=False
+            [*rehearsal, "-o", str(room / "kept"), "--", *command],
+            env=around,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         line["seconds"] = round(time.monotonic() - started, 1)
         try:
@@ -70,7 +76,15 @@ def rehearse(name: str, options: argparse.Namespace) -> dict:
         except (OSError, ValueError, StopIteration) as error:
             return {**line, "failed": f"{error}: {done.stderr[-600:]}"}
     line["torch"] = {"recorded": recording["torch"], "rehearsed": report["torch"]}
-    for key in ("exact", "uncertain", "notes", "values", "peak_allocated_bytes_range", "peak_reserved_bytes_range", "exit_status"):
+    for key in (
+        "exact",
+        "uncertain",
+        "notes",
+        "values",
+        "peak_allocated_bytes_range",
+        "peak_reserved_bytes_range",
+        "exit_status",
+    ):
         line[key] = report[key]
     line["unmeasured_workspaces"] = report["convolutions"]["unmeasured"]
     if report["draws"]:
@@ -116,7 +130,10 @@ def summary(lines: list[dict]) -> None:
         exact = sum(peak not in missed(line) for line in lines)
         print(f"peak {peak}: exact in {exact} of {len(lines)} ({exact / max(len(lines), 1):.1%})")
     misses = [line for line in lines if missed(line)]
-    print(f"runs with a miss: {len(misses)}; by labels:", dict(Counter(" + ".join(labels(line)) or "none" for line in misses)))
+    print(
+        f"runs with a miss: {len(misses)}; by labels:",
+        dict(Counter(" + ".join(labels(line)) or "none" for line in misses)),
+    )
     wrong = [line["run"] for line in misses if line["exact"]]
     print("labelled exact and not exact:", ", ".join(wrong) or "none")
     sure = sum(line["exact"] for line in lines)
@@ -149,7 +166,11 @@ def main() -> None:
         line = done[name] = rehearse(name, options)
         with options.results.open("a") as file:
             file.write(json.dumps(line) + "\n")
-        how = "failed" if "failed" in line else ", ".join(f"{peak} differs" for peak in missed(line)) or "both peaks the same"
+        how = (
+            "failed"
+            if "failed" in line
+            else ", ".join(f"{peak} differs" for peak in missed(line)) or "both peaks the same"
+        )
         print(f"{name}: {how}, {line['seconds']} s", file=sys.stderr, flush=True)
     summary([done[name] for name in names if name in done])
 

@@ -79,6 +79,14 @@ loss = torch.randn(100, 100, device="cuda").sum()
 print(bool(torch.isnan(loss)), bool(torch.isinf(loss)))
 """
 
+REPEATED = """
+import torch
+
+x = torch.randn(100, 100, device="cuda")
+y = x.repeat_interleave(3, dim=0), x.repeat_interleave(torch.arange(100, device="cuda"), dim=0)
+print([tuple(t.shape) for t in y])
+"""
+
 SCALED = """
 import torch
 
@@ -101,6 +109,14 @@ import torch
 
 x = torch.arange(10, device="cuda")
 print("sum", int(x.sum()), (x % 2 == 0).nonzero().shape[0])
+"""
+
+SAVED = """
+import torch
+
+model = torch.nn.Linear(128, 128).cuda()
+model(torch.randn(8, 128, device="cuda")).sum().backward()
+torch.save([model.state_dict(), [p.grad for p in model.parameters()]], "model.pt")
 """
 
 GROUP = """
@@ -148,6 +164,11 @@ class RehearsedValues(Rehearsed):
         self.assertEqual(report["values"]["unknown"], 0)
         self.assertIn("taken to be finite", " ".join(report["uncertain"]))
 
+    def test_how_often_rows_are_repeated_does_not_depend_on_what_is_in_them(self):
+        report, said = self.rehearse("--gpu", "h200", program=REPEATED)
+        self.assertIn("[(300, 100), (4950, 100)]", said)
+        self.assertTrue(report["exact"], report["uncertain"])
+
     def test_a_gradient_scaler_skips_as_many_steps_as_are_assumed(self):
         for options, states in (((), [2, 2, 2, 2]), (("--assume", "infinite=2"), [0, 0, 2, 2])):
             report, said = self.rehearse(*options, program=SCALED)
@@ -156,6 +177,12 @@ class RehearsedValues(Rehearsed):
             scales = [65536.0 / 2 ** min(step + 1, states.count(0)) for step in range(4)]
             self.assertEqual([float(line[2]) for line in lines], scales)
             self.assertFalse(report["exact"])
+
+    def test_what_is_saved_decides_nothing(self):
+        report, _ = self.rehearse("--gpu", "h200", program=SAVED)
+        self.assertEqual(report["values"]["unknown"], 0, report["values"]["places"])
+        self.assertGreaterEqual(report["values"]["unknown_floats"], 1)
+        self.assertTrue(report["exact"], report["uncertain"])
 
     def test_memory_of_nccl_s_own_is_said_not_to_be_counted(self):
         for rank in ({}, {"RANK": "1", "WORLD_SIZE": "2"}):

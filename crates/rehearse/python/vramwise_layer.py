@@ -1,6 +1,7 @@
 """Puts the value layer where it is needed: into every thread, and behind what torch does without an operation."""
 
 import atexit
+import functools
 import os
 import sys
 import threading
@@ -97,6 +98,21 @@ def _saved(node, ends):
         yield from (value for value in kept if isinstance(value, torch.Tensor))
 
 
+def _saved_to_file(module, values):
+    """What torch.save reads are bytes, of whatever type the tensors are."""
+    inner = module.save
+
+    @functools.wraps(inner)
+    def save(*args, **kwargs):
+        before, values.saving = values.saving, True
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            values.saving = before
+
+    module.save = save
+
+
 def install(module, room, assume):
     """Switches the layer on, for the whole process."""
     values = Values(assume)
@@ -105,6 +121,7 @@ def install(module, room, assume):
     _after(module.cuda.CUDAGraph, "replay", lambda _graph: values.replayed())
     _after(module.UntypedStorage, "resize_", lambda storage: values.known.pop(storage.data_ptr(), None))
     _ctc_without_mode(module, values)
+    _saved_to_file(module, values)
     for holder, name in ((module, "as_tensor"), (module, "asarray"), (module.Tensor, "new_tensor")):
         _made_of_numbers(holder, name, values)
     owner = os.getpid()

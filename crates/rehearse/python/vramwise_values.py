@@ -58,6 +58,7 @@ class Values(TorchDispatchMode):
         self.assumed = Assumptions(assume)
         self.random = 0
         self.scaled = 0  # steps of gradient scalers
+        self.saving = False  # whether bytes are read for a file: whatever they are, nothing is decided by them
         self.reads = {}  # (how sure, kind) -> count
         self.places = []
 
@@ -165,7 +166,7 @@ class Values(TorchDispatchMode):
     def _read(self, op, inputs):
         """Counts what the program reads from the device."""
         first = inputs[-1] if op.name == "aten::copy_" else inputs[0]
-        kind = "float" if first.is_floating_point() else "integer"
+        kind = "float" if first.is_floating_point() or self.saving else "integer"
         if op.counts is None:
             sure = self.sure([first])
             # A floating-point number that was drawn is as little known as any other.

@@ -284,7 +284,7 @@ fn doubt(rehearsal: &Rehearsal, session: &Session, strict: Option<Strict>, outco
         }
         if reads.unknown_floats > 0 {
             notes.push(format!(
-                "{} floating-point numbers that the program read (losses, norms) are not real{}; if \
+                "{} floating-point numbers that the program read (losses, norms, checkpoints) are not real{}; if \
                  it decides anything by them, it may decide otherwise on a GPU",
                 reads.unknown_floats,
                 at("unknown", "float")
