@@ -83,7 +83,8 @@ REPEATED = """
 import torch
 
 x = torch.randn(100, 100, device="cuda")
-y = x.repeat_interleave(3, dim=0), x.repeat_interleave(torch.arange(100, device="cuda"), dim=0)
+with torch.inference_mode():
+    y = x.repeat_interleave(3, dim=0), x.repeat_interleave(torch.arange(100, device="cuda"), dim=0)
 print([tuple(t.shape) for t in y])
 """
 

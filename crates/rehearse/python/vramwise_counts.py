@@ -105,6 +105,16 @@ COUNTS = {
         lambda repeats, *_: [_int64(repeats.sum()), b"\1"],
         lambda *_: [_int64(0), b"\1"],
     ),
+    "aten::repeat_interleave.self_Tensor": Count(
+        lambda _x, repeats, dim=None: [_int64(repeats.sum()), b"\1"],
+        lambda *_: [_int64(0), b"\1"],
+        looked_at=lambda args: [args[1]],
+    ),
+    "aten::repeat_interleave.self_int": Count(
+        lambda x, repeats, dim=None: [_int64(repeats * (x.numel() if dim is None else x.size(dim))), b"\1"],
+        lambda *_: [_int64(0), b"\1"],
+        looked_at=lambda args: [],
+    ),
     "aten::equal": Count(
         lambda x, y: [bytes([torch.equal(x, y)])] if x.shape == y.shape else [],
         lambda _assumed, x, y: [b"\0"] if x.shape == y.shape else [],

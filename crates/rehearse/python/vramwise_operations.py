@@ -44,9 +44,7 @@ class Op:
         self.written = [n for n, a in enumerate(schema.arguments) if a.alias_info and a.alias_info.is_write]
         self.written_names = {schema.arguments[n].name for n in self.written}
         self.reads = self.name in ("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero")
-        self.counts = COUNTS.get(self.name)
-        if self.name == "aten::repeat_interleave" and schema.overload_name != "Tensor":
-            self.counts = None  # a number of repeats, or one for each row, which comes here by itself
+        self.counts = COUNTS.get(f"{self.name}.{schema.overload_name}") or COUNTS.get(self.name)
         self.special = SPECIAL.get(self.name)
         self.updated = UPDATED.get(self.name, ())
 
