@@ -32,6 +32,17 @@ for _ in range(2):
     model(torch.randn(40000, 64, device="cuda")).square().mean().backward()
 """
 
+FORKS = """
+import os, sys
+import torch
+
+x = torch.ones(1 << 20, device="cuda")
+for _ in range(int(sys.argv[1])):
+    if os.fork() == 0:
+        sys.exit(0)
+    os.wait()
+"""
+
 PROCESSES = """
 import sys, time
 import torch, torch.multiprocessing as mp
@@ -112,6 +123,13 @@ class RehearsedPrograms(Rehearsed):
             _, said = self.rehearse(program=PROCESSES, arguments=arguments)
             lines = sorted(line for line in said.splitlines() if line.startswith(("child", "parent")))
             self.assertEqual(lines, ["child 0 5 45", "child 1 5 55", "parent 4950"])
+
+    def test_a_child_that_was_forked_takes_nothing_of_the_card(self):
+        alone, forks = (self.rehearse("--gpu", "h200", "--values", "off", program=FORKS, arguments=[str(number)])[0]
+                        for number in (0, 3))
+        for key in ("peak_device_bytes", "context_bytes"):
+            self.assertGreater(alone[key], 0)
+            self.assertEqual(alone[key], forks[key])
 
     def test_a_limit_of_the_program_s_own_is_replayed(self):
         report, _ = self.rehearse("--values", "off", program=LIMITED, status=1)

@@ -2,11 +2,12 @@
 //! activity, about once a second.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 
 use crate::config;
-use crate::machine::{self, Machine};
+use crate::machine::{self, Machine, context};
 
 extern "C" fn on_exit() {
     if let Some(mut machine) = machine::if_used() {
@@ -14,15 +15,32 @@ extern "C" fn on_exit() {
     }
 }
 
+/// Set in a child that was forked after CUDA had started: CUDA cannot be used there, and what the machine holds is the
+/// parent's, which reports it.
+static INHERITED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn in_child() {
+    if context::started() {
+        INHERITED.store(true, Ordering::Relaxed);
+    }
+}
+
 /// The report is written when the process ends.
 pub(crate) fn at_exit() {
-    // SAFETY: registers a function without captures that lives as long as the process's code.
-    unsafe { libc::atexit(on_exit) };
+    // SAFETY: registers functions without captures that live as long as the process's code; the second one only
+    // touches atomics.
+    unsafe {
+        libc::atexit(on_exit);
+        libc::pthread_atfork(None, None, Some(in_child));
+    }
 }
 
 /// Writes the report: to a temporary file first, so that a reader never sees half of one.
 pub(crate) fn write(machine: &mut Machine) {
     machine.values.flush();
+    if INHERITED.load(Ordering::Relaxed) {
+        return;
+    }
     let Some(folder) = config::folder() else { return };
     let pid = std::process::id();
     let devices: Vec<_> = machine

@@ -1,6 +1,16 @@
 //! What a CUDA context takes of the card, and when it grows: the driver loads modules at their first use.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::config::Config;
+
+/// Whether any context was made in this process, or in the one that it was forked from.
+static STARTED: AtomicBool = AtomicBool::new(false);
+
+/// As [`STARTED`] says.
+pub(crate) fn started() -> bool {
+    STARTED.load(Ordering::Relaxed)
+}
 
 /// The moments that a device profile has a figure for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +74,7 @@ impl Context {
 
     /// Takes note of a step; whether the context grew.
     pub(crate) fn reach(&mut self, step: Step) -> bool {
+        STARTED.store(true, Ordering::Relaxed);
         let Some(i) = STEPS.iter().position(|(_, s)| *s == step) else { return false };
         if std::mem::replace(&mut self.reached[i], true) {
             return false;

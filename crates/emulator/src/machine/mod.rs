@@ -1,7 +1,7 @@
 //! The state of the emulated machine, one for the process, behind one lock.
 
 mod capture;
-mod context;
+pub(crate) mod context;
 mod host;
 mod log;
 mod memory;
