@@ -4,8 +4,8 @@
 
 Each model trains in a process of its own, the arms in turn, round after round, so that what else a machine does meets all of
 them. Times are of whole steps with a synchronisation at their end: the first one, the median and the p99 without the first
-five, and the median of the later half, when the allocator has settled; of several rounds the median is shown, and the ratio to PyTorch's default of the same round, median and range.
-Losses must be equal bit for bit to PyTorch's own allocator's; its runs in other rounds tell whether they are among equals. An
+five, and the median of the later half, when the allocator has settled; of several rounds the median is shown, and the ratio
+to PyTorch's default of the same round, median and range. Losses must be equal bit for bit to PyTorch's own allocator's; its runs in other rounds tell whether they are among equals. An
 unmeasured run before each model fills the caches of files. Needs torchvision and transformers for the models, and a GPU.
 """
 
@@ -110,7 +110,7 @@ MODELS = {
 
 
 def driver_time() -> float:
-    """Milliseconds that requests have spent in calls to the driver under vramwise's allocator; 0 for PyTorch's, which does not tell."""
+    """Milliseconds that vramwise's allocator has spent in calls to the driver; 0 for PyTorch's, which does not tell."""
     import vramwise.allocator
 
     return sum(call.total_ns for call in vramwise.allocator.driver_calls()) / 1e6

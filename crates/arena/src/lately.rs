@@ -8,10 +8,20 @@ pub(crate) struct Lately {
 }
 
 impl Lately {
-    /// Pages were created or recycled. What came before counts half once they come to what is held.
-    pub(crate) fn note(&mut self, created: u32, recycled: u32, held: u64) {
-        self.created += u64::from(created);
-        self.recycled += u64::from(recycled);
+    /// Pages were created; `held` are held with them.
+    pub(crate) fn create(&mut self, pages: u32, held: u64) {
+        self.created += u64::from(pages);
+        self.fade(held);
+    }
+
+    /// Pages were recycled.
+    pub(crate) fn recycle(&mut self, pages: u32, held: u64) {
+        self.recycled += u64::from(pages);
+        self.fade(held);
+    }
+
+    /// What came before counts half once all comes to what is held.
+    fn fade(&mut self, held: u64) {
         if self.created + self.recycled > held {
             self.created /= 2;
             self.recycled /= 2;
@@ -33,13 +43,13 @@ mod tests {
         let mut lately = Lately::default();
         assert!(!lately.is_varied());
         for _ in 0..20 {
-            lately.note(8, 0, 200);
+            lately.create(8, 200);
         }
         assert!(!lately.is_varied());
-        lately.note(0, 24, 200);
+        lately.recycle(24, 200);
         assert!(lately.is_varied());
         for _ in 0..40 {
-            lately.note(8, 0, 200);
+            lately.create(8, 200);
         }
         assert!(!lately.is_varied());
     }

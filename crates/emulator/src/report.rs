@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::json;
 
 use crate::config;
-use crate::machine::{self, Machine, context};
+use crate::machine::{self, Machine};
 
 extern "C" fn on_exit() {
     if let Some(mut machine) = machine::if_used() {
@@ -20,7 +20,7 @@ extern "C" fn on_exit() {
 static INHERITED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn in_child() {
-    if context::started() {
+    if machine::started() {
         INHERITED.store(true, Ordering::Relaxed);
     }
 }

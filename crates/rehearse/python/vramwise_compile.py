@@ -9,6 +9,8 @@ import contextlib
 import ctypes
 import functools
 
+from vramwise_emulator import entry
+
 
 def install_first(eval_frame):
     """For the first pass; called when torch._dynamo.eval_frame has been imported."""
@@ -51,9 +53,8 @@ def _marked(compiler, function, inside):
 def _with_values():
     from vramwise_values import Values
 
-    try:
-        told = ctypes.CDLL("libcuda.so.1").vramwise_compiling
-    except (OSError, AttributeError):
+    told = entry("vramwise_compiling", ctypes.c_int)
+    if told is None:
         yield
         return
     told(1)

@@ -5,8 +5,9 @@ memory of this rank is that of a real run, but for what NCCL itself would take. 
 rehearsal was asked for, or that a launcher such as torchrun started. A group of one stays as it is.
 """
 
-import ctypes
 import os
+
+from vramwise_emulator import entry
 
 
 def _ranks(config, world_size, rank):
@@ -47,10 +48,9 @@ def install(distributed, config):
 
 def _tell_communicator():
     """NCCL would have memory of its own here: the report says that it is not counted."""
-    try:
-        ctypes.CDLL("libcuda.so.1").vramwise_communicator()
-    except (OSError, AttributeError):
-        pass
+    told = entry("vramwise_communicator")
+    if told is not None:
+        told()
 
 
 def _is_fake(distributed):

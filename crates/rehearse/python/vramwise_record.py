@@ -11,6 +11,8 @@ import signal
 import sys
 import threading
 
+from vramwise_emulator import entry
+
 MAX_ENTRIES = 4_000_000
 
 
@@ -119,10 +121,9 @@ class _Recorder:
 
 def _write_device_report():
     """Has the emulated device write its own report: after an interrupt, Python ends without C's exit handlers."""
-    try:
-        ctypes.CDLL("libcuda.so.1").vramwise_write_report()
-    except (OSError, AttributeError):
-        pass
+    write = entry("vramwise_write_report")
+    if write is not None:
+        write()
 
 
 def process_name():
@@ -138,10 +139,9 @@ def process_name():
 
 
 def _name_process(name):
-    try:
-        ctypes.CDLL("libcuda.so.1").vramwise_name_process(name.encode())
-    except (OSError, AttributeError):
-        pass
+    tell = entry("vramwise_name_process", ctypes.c_char_p)
+    if tell is not None:
+        tell(name.encode())
 
 
 def _cudnn(torch):

@@ -4,6 +4,7 @@ import ctypes
 import functools
 
 import torch
+from vramwise_emulator import entry
 
 # Elements up to which tensors are computed: indices and masks are small and decide what a program does;
 # of floating-point tensors only scalars and the like do.
@@ -43,10 +44,8 @@ def _parts(tensor):
 @functools.cache
 def backed():
     """Whether device memory can be read: where the system refuses so much address space, it is addresses alone."""
-    try:
-        return bool(ctypes.CDLL("libcuda.so.1").vramwise_is_backed())
-    except (OSError, AttributeError):
-        return True
+    told = entry("vramwise_is_backed")
+    return told is None or bool(told())
 
 
 def address(tensor):

@@ -17,6 +17,7 @@ import sys
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from vramwise_assumptions import Assumptions, picks
+from vramwise_emulator import entry
 from vramwise_operations import (
     ASSUMED, CARRIED, CLEARED, EMPTY, FINITE, FLAGS, INDICES, KNOWN, NAMES, NOT_FINITE, OVERWRITE, RANKED, SAME_PLACES,
     Op, OwnRandomness, cuda, reaches_host,
@@ -28,11 +29,7 @@ class _Device:
     """The emulated device's own functions, as far as it has them."""
 
     def __init__(self):
-        try:
-            self._next = ctypes.CDLL("libcuda.so.1").vramwise_answer_next_copy
-            self._next.argtypes, self._next.restype = [ctypes.c_char_p, ctypes.c_size_t], None
-        except (OSError, AttributeError):
-            self._next = None
+        self._next = entry("vramwise_answer_next_copy", ctypes.c_char_p, ctypes.c_size_t)
 
     def answer(self, copies):
         for raw in copies if self._next else ():

@@ -316,12 +316,16 @@ fn doubt(rehearsal: &Rehearsal, session: &Session, strict: Option<Strict>, outco
         uncertain.push(format!("{unknown} reads from the device were not in the first pass"));
     }
     let unbacked = outcome.reports.iter().any(|report| report.backed == Some(false));
-    if rehearsal.values == Values::Off || strict.is_some() || unbacked {
-        uncertain.push(
-            "values were not computed: whatever the program decides by values on the device is decided \
-             as if they were 0"
-                .to_owned(),
-        );
+    let addresses_only = strict.is_some() || unbacked;
+    if rehearsal.values == Values::Off || addresses_only {
+        let read = if addresses_only {
+            "as if they were 0"
+        } else {
+            "by what lies in that memory: 0, or what was there before"
+        };
+        uncertain.push(format!(
+            "values were not computed: whatever the program decides by values on the device is decided {read}"
+        ));
     }
     if rehearsal.values == Values::OnePass {
         uncertain.push("one pass: what computes the values holds memory of its own".to_owned());

@@ -232,7 +232,7 @@ impl<D: Device> Heap<D> {
         }
         let handle = self.device.create(bytes).map_err(Self::driver)?;
         self.held_pages += u64::from(pages);
-        self.lately.note(pages, 0, self.held_pages);
+        self.lately.create(pages, self.held_pages);
         self.stats.num_device_alloc += 1;
         self.stats.on_reserve(small, bytes as i64);
         Ok(self.handles.insert(handle, pages))

@@ -82,7 +82,7 @@ impl<D: Device> Heap<D> {
         let (_, _, zombies) = supply.events.iter_mut().find(|(s, ..)| *s == stream)?;
         zombies.push((zombie, handle));
         self.handles[handle].zombies += 1;
-        self.lately.note(0, self.handles[handle].pages, self.held_pages);
+        self.lately.recycle(self.handles[handle].pages, self.held_pages);
         let from_small = self.regions[self.blocks[zombie].region as usize].small;
         self.stats.on_move(
             from_small,

@@ -1,7 +1,7 @@
 //! The state of the emulated machine, one for the process, behind one lock.
 
 mod capture;
-pub(crate) mod context;
+mod context;
 mod host;
 mod log;
 mod memory;
@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use rustc_hash::FxHashMap;
 
 pub(crate) use capture::CaptureStatus;
-pub(crate) use context::Step;
+pub(crate) use context::{Step, started};
 pub(crate) use host::{clear_host, forget, is_backed, is_device_address};
 pub(crate) use memory::Place;
 pub(crate) use physical::GRANULARITY;
