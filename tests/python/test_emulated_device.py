@@ -98,6 +98,19 @@ ok("cudaMemcpy", back, at, c.c_size_t(32), 2)
 assert list(back) == list(there), list(back)
 """)
 
+    def test_after_a_kernel_no_old_value_is_read(self):
+        report = self.run_program("""
+code, at = malloc(4096)
+there, back = (c.c_int * 2)(1058981217, 7), (c.c_int * 2)(5, 5)
+ok("cudaMemcpy", at, there, c.c_size_t(8), 1)
+class Dim3(c.Structure):
+    _fields_ = [(axis, c.c_uint) for axis in "xyz"]
+ok("cudaLaunchKernel", None, Dim3(1, 1, 1), Dim3(32, 1, 1), None, c.c_size_t(0), None)
+ok("cudaMemcpy", back, at, c.c_size_t(8), 2)
+assert list(back) == [0, 0], list(back)
+""")
+        self.assertEqual(report["values"]["unknown"], 1)
+
     def test_kernels_are_compiled_to_some_code(self):
         self.run_program("""
 ok("cudaFree", None)

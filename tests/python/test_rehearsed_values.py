@@ -120,6 +120,18 @@ model(torch.randn(8, 128, device="cuda")).sum().backward()
 torch.save([model.state_dict(), [p.grad for p in model.parameters()]], "model.pt")
 """
 
+STALE = """
+import torch
+
+mask = torch.randn(32, 64, device="cuda").half() > 0
+# The block that a number of the program was copied to is used again for a count.
+number = torch.tensor(1058981217, device="cuda")
+del number
+print("count", mask.sum().item(), mask.nonzero().shape[0])
+fresh = torch.tensor([3, 4], device="cuda")
+print("fresh", fresh.tolist())
+"""
+
 GROUP = """
 import os
 import torch, torch.distributed as dist
@@ -178,6 +190,12 @@ class RehearsedValues(Rehearsed):
             scales = [65536.0 / 2 ** min(step + 1, states.count(0)) for step in range(4)]
             self.assertEqual([float(line[2]) for line in lines], scales)
             self.assertFalse(report["exact"])
+
+    def test_without_values_old_numbers_are_no_counts(self):
+        report, said = self.rehearse("--values", "off", program=STALE)
+        self.assertIn("count 0 0", said)
+        self.assertIn("fresh [3, 4]", said)
+        self.assertFalse(report["exact"])
 
     def test_what_is_saved_decides_nothing(self):
         report, _ = self.rehearse("--gpu", "h200", program=SAVED)

@@ -28,7 +28,7 @@ fn multiply(m: i64, n: i64, k: i64, batch: i64, leading: [i64; 3]) -> i32 {
     let mut machine = machine::lock();
     machine.reach(device, Step::FirstKernel);
     machine.reach(device, Step::FirstProduct);
-    machine.work(ns + KERNEL_NS);
+    machine.kernel(ns + KERNEL_NS);
     0
 }
 

@@ -74,7 +74,7 @@ fn compute(ns: u64) -> i32 {
     let mut machine = machine::lock();
     machine.reach(device, Step::FirstKernel);
     machine.reach(device, Step::FirstConvolution);
-    machine.work(ns + KERNEL_NS);
+    machine.kernel(ns + KERNEL_NS);
     0
 }
 

@@ -1,6 +1,7 @@
 //! The state of the emulated machine, one for the process, behind one lock.
 
 mod capture;
+mod carried;
 mod context;
 mod host;
 mod log;
@@ -71,6 +72,8 @@ pub(crate) struct Machine {
     pub(crate) streams: stream::Streams,
     pub(crate) captures: capture::Captures,
     pub(crate) values: Values,
+    /// Device memory whose contents are certain.
+    pub(crate) carried: carried::Carried,
     pub(crate) calls: Calls,
     pub(crate) unknown_calls: Vec<String>,
     pub(crate) notes: Vec<String>,
@@ -157,6 +160,7 @@ impl Machine {
             streams: stream::Streams::default(),
             captures: capture::Captures::default(),
             values,
+            carried: carried::Carried::default(),
             calls: Calls::default(),
             unknown_calls: Vec::new(),
             notes,
@@ -298,6 +302,12 @@ impl Machine {
             card.memory.put_back(info.bytes);
         }
         self.report_now_and_then();
+    }
+
+    /// A kernel of `ns` nanoseconds was queued, or several.
+    pub(crate) fn kernel(&mut self, ns: u64) {
+        self.carried.kernel_ran();
+        self.work(ns);
     }
 
     /// Work of `ns` nanoseconds was queued.

@@ -69,9 +69,9 @@ pub(crate) struct Values {
     log: Option<BufWriter<File>>,
     answers: VecDeque<Line>,
     next: u64,
-    /// Copies answered from the log or by the value layer.
+    /// Copies answered from the log, by the value layer, or from what the program had just put there.
     pub(crate) answered: u64,
-    /// Copies that gave whatever memory held.
+    /// Copies of which nothing is known.
     pub(crate) unknown: u64,
     /// Copies to the host that were too large to be carried: they gave zeros.
     pub(crate) large: u64,
@@ -138,8 +138,10 @@ impl Values {
         Ok(())
     }
 
-    /// A small copy to the host: the bytes that it gives instead of `found`, what memory holds.
-    pub(crate) fn answer(&mut self, found: Vec<u8>) -> Vec<u8> {
+    /// A small copy to the host: the bytes that it gives. `found` is what memory holds, which is `certain` where the
+    /// program put it there and no kernel ran since; where nobody knows better, what is not certain reads as zeros,
+    /// never as what another block left behind.
+    pub(crate) fn answer(&mut self, found: Vec<u8>, certain: bool) -> Vec<u8> {
         let told = told(found.len());
         if COMPILING.get() {
             return told.unwrap_or(found);
@@ -148,9 +150,13 @@ impl Values {
             self.open();
         }
         match self.mode {
+            Mode::Off if certain => {
+                self.answered += 1;
+                found
+            }
             Mode::Off => {
                 self.unknown += 1;
-                told.unwrap_or(found)
+                told.unwrap_or_else(|| vec![0; found.len()])
             }
             Mode::Learn => {
                 let bytes = told.unwrap_or(found);
@@ -162,11 +168,11 @@ impl Values {
                 self.answered += 1;
                 bytes
             }
-            Mode::Answer => self.as_logged(found),
+            Mode::Answer => self.as_logged(found, certain),
         }
     }
 
-    fn as_logged(&mut self, found: Vec<u8>) -> Vec<u8> {
+    fn as_logged(&mut self, found: Vec<u8>, certain: bool) -> Vec<u8> {
         let fits = |line: &Line| line.bytes == found.len();
         let at = self.answers.iter().take(WINDOW).position(fits);
         if at != Some(0) {
@@ -194,7 +200,7 @@ impl Values {
             }
             _ => {
                 self.unknown += 1;
-                found
+                if certain { found } else { vec![0; found.len()] }
             }
         }
     }
@@ -239,8 +245,8 @@ mod tests {
     #[test]
     fn copies_are_answered_in_order() {
         let mut values = answering(&[4, 1]);
-        assert_eq!(values.answer(vec![9; 4]), [0; 4]);
-        assert_eq!(values.answer(vec![9]), [1]);
+        assert_eq!(values.answer(vec![9; 4], false), [0; 4]);
+        assert_eq!(values.answer(vec![9], false), [1]);
         assert_eq!((values.answered, values.unknown, values.mismatches), (2, 0, 0));
     }
 
@@ -248,19 +254,29 @@ mod tests {
     fn what_a_compiler_reads_is_not_in_the_log() {
         let mut values = answering(&[4]);
         tell_compiling(true);
-        assert_eq!(values.answer(vec![9; 4]), [9; 4]);
+        assert_eq!(values.answer(vec![9; 4], false), [9; 4]);
         tell_compiling(false);
-        assert_eq!(values.answer(vec![9; 4]), [0; 4]);
+        assert_eq!(values.answer(vec![9; 4], false), [0; 4]);
         assert_eq!((values.answered, values.unknown, values.mismatches), (1, 0, 0));
     }
 
     #[test]
     fn a_copy_that_was_not_logged_is_noted_and_the_rest_found_again() {
         let mut values = answering(&[4, 8, 1]);
-        assert_eq!(values.answer(vec![9; 8]), [1; 8], "the entry of 4 bytes is skipped");
-        assert_eq!(values.answer(vec![9; 2]), [9; 2]);
-        assert_eq!(values.answer(vec![9]), [2]);
+        assert_eq!(values.answer(vec![9; 8], false), [1; 8], "the entry of 4 bytes is skipped");
+        assert_eq!(values.answer(vec![9; 2], true), [9; 2]);
+        assert_eq!(values.answer(vec![9], false), [2]);
         assert_eq!((values.answered, values.unknown, values.mismatches), (2, 1, 2));
         assert_eq!(values.details[0], "read 8 bytes where the log has 4 bytes (entry 0)");
+    }
+
+    #[test]
+    fn what_nobody_knows_is_zero_and_never_what_memory_held() {
+        let mut nothing_logged = answering(&[]);
+        assert_eq!(nothing_logged.answer(vec![9; 8], false), [0; 8]);
+        let mut off = Values { mode: Mode::Off, ..Values::default() };
+        assert_eq!(off.answer(vec![9; 8], false), [0; 8]);
+        assert_eq!(off.answer(vec![9; 8], true), [9; 8]);
+        assert_eq!((off.answered, off.unknown), (1, 1));
     }
 }

@@ -41,12 +41,24 @@ pub(crate) fn transfer(to: *mut c_void, from: *const c_void, bytes: usize) {
         Direction::OnHost => abi::copy(to, from, bytes),
         Direction::ToDevice | Direction::OnDevice if bytes <= SMALL_COPY => {
             abi::copy(to, from, bytes);
+            let carried = &mut machine::lock().carried;
+            if direction == Direction::ToDevice || carried.holds(from as u64, bytes as u64) {
+                carried.written(to as u64, bytes as u64);
+            } else {
+                carried.lost(to as u64, bytes as u64);
+            }
         }
         // What was there is not there any more.
-        Direction::ToDevice | Direction::OnDevice => machine::forget(to as u64, bytes as u64),
+        Direction::ToDevice | Direction::OnDevice => {
+            machine::lock().carried.lost(to as u64, bytes as u64);
+            machine::forget(to as u64, bytes as u64);
+        }
         Direction::ToHost if bytes <= SMALL_COPY => {
             let found = abi::bytes(from, bytes);
-            let answer = machine::lock().values.answer(found);
+            let mut machine = machine::lock();
+            let certain = machine.carried.holds(from as u64, bytes as u64);
+            let answer = machine.values.answer(found, certain);
+            drop(machine);
             abi::put_bytes(to, &answer);
         }
         Direction::ToHost => {
@@ -61,7 +73,11 @@ pub(crate) fn fill(to: *mut c_void, value: u8, bytes: usize) {
     machine::lock().work(duration_ns(Direction::OnDevice, bytes));
     if bytes <= SMALL_COPY || !is_device_address(to as u64) {
         abi::fill(to, value, bytes);
+        if is_device_address(to as u64) {
+            machine::lock().carried.written(to as u64, bytes as u64);
+        }
     } else {
+        machine::lock().carried.lost(to as u64, bytes as u64);
         // Large fills are zeros in all but name; zeros cost nothing.
         machine::forget(to as u64, bytes as u64);
     }

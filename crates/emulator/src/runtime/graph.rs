@@ -65,7 +65,7 @@ extern "C" fn cudaGraphExecDestroy(_exec: usize) -> i32 {
 
 #[unsafe(no_mangle)]
 extern "C" fn cudaGraphLaunch(_exec: usize, _stream: usize) -> i32 {
-    machine::lock().work(LAUNCH_NS);
+    machine::lock().kernel(LAUNCH_NS);
     0
 }
 

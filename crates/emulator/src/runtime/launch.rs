@@ -66,7 +66,7 @@ pub(crate) fn launched(stream: usize) -> i32 {
     let device = machine::current_device();
     let mut machine = machine::lock();
     machine.reach(device, Step::FirstKernel);
-    machine.work(KERNEL_NS);
+    machine.kernel(KERNEL_NS);
     if machine.captures.is_any_open()
         && let Some(id) = machine.streams.get(stream, device).and_then(|s| s.capture)
     {
