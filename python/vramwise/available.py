@@ -5,7 +5,7 @@ Not here: whether a program fits (``vramwise rehearse``), or what a batch needs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -13,6 +13,7 @@ from . import _largest
 from ._sizes import parse_size, show_size
 from ._state import state
 from ._torch_access import device_index, need_cuda
+from .allocator import movable_bytes
 from .errors import NotAvailableError
 from .settings.current import in_force
 
@@ -44,8 +45,9 @@ class Headroom:
             limit, plus releasable, plus holes. An upper bound.
         largest_block_bytes: the largest single request that would succeed now.
         exact: whether that follows the rules of the allocator in use, which is so for PyTorch's own. vramwise's moves
-            free pages together: all that it holds free and all that the driver has can make one block. What it can get
-            besides, such as memory that waits for other streams, is not counted: there is at least as much as said.
+            memory together: all whole pieces that it holds free and all that the driver has can make one block. What it
+            can get besides, such as the free part of a piece that is in use, or memory that waits for other streams, is
+            not counted: there is at least as much as said.
     """
 
     device: int
@@ -128,11 +130,15 @@ def headroom(device: Any = None) -> Headroom:
     current = str(settings.get("PYTORCH_CUDA_ALLOC_CONF") or "")
     rules = _largest.rules_of(settings, in_force("large_segment_size_mb", current))
     backend = str(torch.cuda.get_allocator_backend())
-    exact, moves = backend == "native", backend == "vramwise"
-    if moves:
+    movable = movable_bytes(index) if backend == "vramwise" else None
+    if movable is not None:
         rules = _largest.rules_of_pages(rules)
     sums = _largest.sums(segments, index, stream, rules)
-    return measured(index, stream, free, total, _limit(torch, index, total), sums, rules, exact=exact, moves=moves)
+    if movable is not None:
+        # Some of what moves lies in no segment.
+        sums = replace(sums, reserved=int(torch.cuda.memory_reserved(index)))
+    limit = _limit(torch, index, total)
+    return measured(index, stream, free, total, limit, sums, rules, exact=backend == "native", movable=movable)
 
 
 def measured(
@@ -145,7 +151,7 @@ def measured(
     rules: _largest.Rules,
     *,
     exact: bool = True,
-    moves: bool = False,
+    movable: int | None = None,
 ) -> Headroom:
     """Puts together what the driver and the allocator say; sizes in bytes.
 
@@ -158,13 +164,13 @@ def measured(
         sums: of the segments.
         rules: the settings.
         exact: whether the allocator is PyTorch's own.
-        moves: whether it is vramwise's, whose free pages serve any request.
+        movable: free bytes that serve any request, where the allocator is vramwise's.
     """
     # What an allocator that is not known gives back before it gives up is not known either.
-    back = sums.releasable + sums.releasable_pending if exact else sums.releasable if moves else 0
+    back = sums.releasable + sums.releasable_pending if exact else movable or 0
     driver = free + back
     room = None if limit is None else max(0, limit - (sums.reserved - back))
-    fresh = _largest.pages(driver, room) if moves else _largest.fresh(driver, sums, rules, room)
+    fresh = _largest.pages(driver, room) if movable is not None else _largest.fresh(driver, sums, rules, room)
     block = max(sums.largest_hole, fresh)
     return Headroom(
         device=device,
@@ -176,9 +182,9 @@ def measured(
         allocated_bytes=sums.allocated,
         pending_bytes=sums.pending,
         cached_bytes=sums.cached,
-        releasable_bytes=sums.releasable,
+        releasable_bytes=sums.releasable if movable is None else movable,
         hole_bytes=sums.holes,
-        unusable_bytes=sums.unusable,
+        unusable_bytes=sums.unusable if movable is None else max(0, sums.cached - movable - sums.holes),
         available_bytes=(driver if room is None else min(driver, room)) + sums.holes,
         largest_block_bytes=_largest.largest_request(block, rules),
         exact=exact,

@@ -34,7 +34,7 @@ class Engine:
     """The functions of the table that are used here, in the order of the header."""
 
     NAMES = (
-        "init set_settings settings last_message driver_calls set_hooks alloc free record_stream find base shortage count_oom pool_retain "
+        "init set_settings settings last_message driver_calls movable set_hooks alloc free record_stream find base shortage count_oom pool_retain "
         "pool_release pool_users capture_begin capture_end pool_use_on_oom pool_restore empty_cache set_memory_fraction "
         "memory_fraction largest_free stats reset_peak_stats reset_accumulated_stats walk enable_peer share check"
     ).split()

@@ -142,13 +142,14 @@ class Arithmetic(unittest.TestCase):
         found = measured(0, 0, 20 * MIB, 1000 * MIB, None, sums, Rules(), exact=False)
         self.assertEqual((found.exact, found.largest_block_bytes), (False, 40 * MIB))
 
-    def test_pages_that_move_serve_any_request_and_no_rest_of_one_does(self):
+    def test_whole_pieces_that_move_serve_any_request_and_no_rest_of_one_does(self):
         rules = _largest.rules_of_pages(Rules())
         segments = [segment(("i", 5), ("a", 5), ("i", 30), expandable=True), segment(("p", 8), ("i", 4), address=1 << 40, expandable=True)]
         sums = _largest.sums(segments, 0, 0, rules)
-        found = measured(0, 0, 20 * MIB, 1000 * MIB, None, sums, rules, exact=False, moves=True)
-        self.assertEqual((found.largest_block_bytes, found.available_bytes), ((4 + 30 + 4 + 20) * MIB, 59 * MIB))
-        found = measured(0, 0, 20 * MIB, 1000 * MIB, 35 * MIB, sums, rules, exact=False, moves=True)
+        found = measured(0, 0, 20 * MIB, 1000 * MIB, None, sums, rules, exact=False, movable=34 * MIB)
+        self.assertEqual((found.largest_block_bytes, found.releasable_bytes), ((34 + 20) * MIB, 34 * MIB))
+        self.assertEqual(found.available_bytes, 55 * MIB, "and the first MiB, a rest of a page")
+        found = measured(0, 0, 20 * MIB, 1000 * MIB, 35 * MIB, sums, rules, exact=False, movable=34 * MIB)
         self.assertEqual(found.largest_block_bytes, 30 * MIB, "a hole, larger than the limit leaves room for")
 
     def test_a_negative_size_fits_nowhere(self):

@@ -1,7 +1,11 @@
 """`vramwise rehearse` with the real PyTorch: both passes read the same values, and programs decide by them as on a GPU."""
 
 import importlib.util
+import json
+import os
 import shutil
+import subprocess
+import sys
 import unittest
 
 import emulated
@@ -132,6 +136,19 @@ fresh = torch.tensor([3, 4], device="cuda")
 print("fresh", fresh.tolist())
 """
 
+READ = """
+import torch
+
+x = torch.arange(10, device="cuda")
+print("sum", int(x.sum()), x[x % 3 == 0].tolist(), (x % 2).bool().any().item())
+pinned = torch.empty(20, dtype=torch.int64, pin_memory=True)
+pinned.copy_(torch.arange(20, device="cuda"), non_blocking=True)
+torch.cuda.synchronize()
+print("pinned", int(pinned.sum()))
+columns = torch.arange(24, device="cuda").reshape(4, 6)[:, :3].cpu()
+print("columns", int(columns.sum()), torch.randn(200, 200, device="cuda").cpu().shape)
+"""
+
 GROUP = """
 import os
 import torch, torch.distributed as dist
@@ -190,6 +207,30 @@ class RehearsedValues(Rehearsed):
             scales = [65536.0 / 2 ** min(step + 1, states.count(0)) for step in range(4)]
             self.assertEqual([float(line[2]) for line in lines], scales)
             self.assertFalse(report["exact"])
+
+    def test_what_is_read_on_a_card_answers_a_rehearsal(self):
+        # The emulated device of the outer rehearsal is the card of the inner command.
+        watch = [emulated.PROGRAM, "--force", "--json", "probe", "--values", "read.jsonl", "--"]
+        (self.room / "kept").mkdir()
+        (self.room / "program.py").write_text(READ)
+        around = {**os.environ, "TMPDIR": str(self.room), "VRAMWISE_LIB_DIR": str(emulated.LIBRARIES)}
+        outer = [emulated.PROGRAM, "rehearse", "--emulate-anyway", "-o", "kept", "--gpu", "h200", "--"]
+        done = subprocess.run([*outer, *watch, sys.executable, "program.py"], cwd=self.room, env=around, timeout=300,
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        read, logged = (
+            [json.loads(line) for line in (self.room / name).read_text().splitlines()]
+            for name in ("read.jsonl", "kept/values.jsonl")
+        )
+        self.assertTrue(all(line.pop("measured") for line in read))
+        self.assertEqual(read, logged)
+        self.assertGreaterEqual(len(read), 5)
+        for name, exact, said in (("read.jsonl", True, "that a GPU gave"), ("kept/values.jsonl", False, "nothing says")):
+            report, out = self.rehearse("--values", name, "--gpu", "h200", program=READ)
+            self.assertIn("sum 45 [0, 3, 6, 9] True", out)
+            self.assertIn("pinned 190", out)
+            self.assertEqual(report["exact"], exact, report["uncertain"])
+            self.assertIn(said, " ".join(report["uncertain"] + report["notes"]))
 
     def test_without_values_old_numbers_are_no_counts(self):
         report, said = self.rehearse("--values", "off", program=STALE)

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define VRAMWISE_ENGINE_VERSION 2u
+#define VRAMWISE_ENGINE_VERSION 3u
 
 typedef enum {
   VRAMWISE_OK = 0,
@@ -116,6 +116,8 @@ typedef struct vramwise_engine {
   const char* (*last_message)(void);
   /* What the driver's calls cost, by kind; returns the number of kinds, which may exceed capacity. 0 = an unused device. */
   size_t (*driver_calls)(int32_t device, vramwise_calls* out, size_t capacity);
+  /* Free bytes that a request on any stream can have, beside what the driver has free; 0 = an unused device. */
+  uint64_t (*movable)(int32_t device);
   void (*set_hooks)(const vramwise_hooks* hooks); /* copied; NULL = none */
 
   /* bytes > 0. On OK *block is filled (address, size, requested, stream, pool, device, small). */

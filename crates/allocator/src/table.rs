@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int, c_void};
 use vramwise_arena::{BlockInfo, BlockState, PoolId, SegmentInfo, Shortage, Stat, Stats};
 
 /// `VRAMWISE_ENGINE_VERSION`.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 pub(crate) const OK: c_int = 0;
 pub(crate) const OUT_OF_MEMORY: c_int = 1;
@@ -215,6 +215,7 @@ pub struct Engine {
     pub settings: extern "C" fn(i32, *mut c_char, usize) -> usize,
     pub last_message: extern "C" fn() -> *const c_char,
     pub driver_calls: extern "C" fn(i32, *mut Calls, usize) -> usize,
+    pub movable: extern "C" fn(i32) -> u64,
     pub set_hooks: extern "C" fn(*const Hooks),
     pub alloc: extern "C" fn(i32, u64, u64, Pool, *mut Block) -> c_int,
     pub free: extern "C" fn(u64, *mut Block) -> c_int,

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use late::{LateDevice, Random};
 use proptest::prelude::*;
-use vramwise_arena::{AllocError, Heap, Params, PoolId};
+use vramwise_arena::{AllocError, Device, Heap, Params, PoolId};
 
 const STREAMS: u64 = 4;
 
@@ -117,7 +117,24 @@ impl Program {
         }
     }
 
+    /// What is called free for any request makes one block, with what the device has free.
+    fn have_all_that_moves(&mut self) {
+        self.heap.device_mut().faults = false;
+        let (movable, page) = (self.heap.movable(), 2 << 20);
+        let kept = self.heap.held_bytes() - movable;
+        let total = self.heap.device().total();
+        let limit = self.heap.params().limit.unwrap_or(total).min(total).saturating_sub(kept);
+        let most = (movable + self.heap.device().free()).min(limit) / page * page;
+        if most > 0 && !self.capturing {
+            let stream = self.random.below(STREAMS);
+            let block =
+                self.heap.alloc(stream, most, PoolId::DEFAULT).expect("it was said to be free");
+            assert!(self.heap.free(block.address).is_some());
+        }
+    }
+
     fn finish(mut self) {
+        self.have_all_that_moves();
         while !self.live.is_empty() {
             self.free();
         }

@@ -33,6 +33,7 @@ fn the_schemas_in_the_documentation_are_those_of_the_types() {
         ("inspect", inspect::schema()),
         ("leaks", leaks::schema()),
         ("probe", probe::schema()),
+        ("probe-values", probe::schema_of_values()),
         ("ranks", ranks::schema()),
         ("redact", redact::schema()),
         ("rehearse", rehearse::schema()),

@@ -69,6 +69,7 @@ pub(crate) fn write(machine: &mut Machine) {
         "backed": machine.is_backed(),
         "values": {
             "answered": values.answered,
+            "measured": values.measured,
             "unknown": values.unknown,
             "large": values.large,
             "mismatches": values.mismatches,

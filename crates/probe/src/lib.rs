@@ -15,7 +15,9 @@
 mod backend;
 mod dropout;
 mod legacy;
+mod reads;
 mod real;
 mod record;
 mod rnn;
+mod runtime;
 mod turn;

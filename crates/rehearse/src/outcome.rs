@@ -321,11 +321,26 @@ fn doubt(rehearsal: &Rehearsal, session: &Session, strict: Option<Strict>, outco
         let read = if addresses_only {
             "as if they were 0"
         } else {
-            "by what lies in that memory: 0, or what was there before"
+            "as if they were 0, but for what it had just put there itself"
         };
         uncertain.push(format!(
             "values were not computed: whatever the program decides by values on the device is decided {read}"
         ));
+    }
+    if let Values::File(file) = &rehearsal.values {
+        let (answered, measured) = (sum(|r| r.values.answered), sum(|r| r.values.measured));
+        if measured < answered {
+            uncertain.push(format!(
+                "{} of {answered} values that the program read come from {}, where nothing says that a GPU gave them",
+                answered - measured,
+                file.display()
+            ));
+        } else if answered > 0 {
+            notes.push(format!(
+                "{answered} values that the program read are those that a GPU gave, from {}",
+                file.display()
+            ));
+        }
     }
     if rehearsal.values == Values::OnePass {
         uncertain.push("one pass: what computes the values holds memory of its own".to_owned());

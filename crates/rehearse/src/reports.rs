@@ -67,6 +67,8 @@ pub struct Convolutions {
 pub struct AnsweredValues {
     /// Answered from the log.
     pub answered: u64,
+    /// Of these, the ones whose answers a real card gave.
+    pub measured: u64,
     /// Beyond the log's end.
     pub unknown: u64,
     /// Too large to be carried: they gave zeros.

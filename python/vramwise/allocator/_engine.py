@@ -11,7 +11,7 @@ from pathlib import Path
 from ..errors import NotAvailableError, SettingsError
 
 LIBRARY = "libvramwise_allocator.so"
-VERSION = 2
+VERSION = 3
 ALL_DEVICES = -1
 _CHECK_ONLY = -2
 _OK = 0
@@ -60,6 +60,7 @@ class _Table(ctypes.Structure):
         ("settings", ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int32, ctypes.c_char_p, ctypes.c_size_t)),
         ("last_message", ctypes.CFUNCTYPE(ctypes.c_char_p)),
         ("driver_calls", ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int32, ctypes.POINTER(_Calls), ctypes.c_size_t)),
+        ("movable", ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_int32)),
     ]
 
 
@@ -117,6 +118,10 @@ class Engine:
         calls = (_Calls * room)()
         self._functions.driver_calls(device, calls, room)
         return [DriverCalls(c.name.decode(), c.count, c.total_ns, c.longest_ns) for c in calls if c.count]
+
+    def movable(self, device: int) -> int:
+        """Free bytes that a request on any stream can have, beside what the driver has free."""
+        return int(self._functions.movable(device))
 
     def _said(self) -> str:
         return (self._functions.last_message() or b"").decode(errors="replace")

@@ -207,6 +207,18 @@ def driver_calls(device: int = 0) -> list[DriverCalls]:
     return _engine.driver_calls(device) if _status.installed and _engine is not None else []
 
 
+def movable_bytes(device: int) -> int:
+    """Free bytes that the allocator can give to a request of any size and stream, beside what the driver has free.
+
+    Args:
+        device: CUDA's ordinal.
+
+    Returns:
+        Bytes of the pieces of memory that are wholly free; 0 where the allocator is not installed.
+    """
+    return _engine.movable(device) if _status.installed and _engine is not None else 0
+
+
 def _require_engine() -> Engine:
     if _engine is None:
         raise NotAvailableError("vramwise's allocator is not installed", missing="allocator")

@@ -464,6 +464,8 @@ double memory_fraction(int32_t device) {
   return devices[static_cast<size_t>(device)].fraction;
 }
 
+uint64_t movable(int32_t) { return 0; }
+
 uint64_t largest_free(int32_t device) {
   Guard guard(lock);
   const Device& d = devices[static_cast<size_t>(device)];
@@ -554,7 +556,7 @@ int check(int32_t) { return VRAMWISE_OK; }
 size_t driver_calls(int32_t, vramwise_calls*, size_t) { return 0; }
 
 const vramwise_engine table = {
-    VRAMWISE_ENGINE_VERSION, sizeof(vramwise_engine), init, set_settings, settings, last_message, driver_calls, set_hooks, alloc, free_block,
+    VRAMWISE_ENGINE_VERSION, sizeof(vramwise_engine), init, set_settings, settings, last_message, driver_calls, movable, set_hooks, alloc, free_block,
     record_stream, find, base, shortage, count_oom, pool_retain, pool_release, pool_users, capture_begin, capture_end, pool_use_on_oom,
     pool_restore, empty_cache, set_memory_fraction, memory_fraction, largest_free, stats, reset_peak_stats, reset_accumulated_stats, walk,
     enable_peer, share, check, open_shared, close_shared};

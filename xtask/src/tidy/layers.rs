@@ -37,26 +37,28 @@ const REHEARSE: &str = "vramwise-rehearse";
 const CLI: &str = "vramwise-cli";
 const TESTKIT: &str = "vramwise-testkit";
 const WORKSPACES: &str = "vramwise-workspaces";
+const VALUES: &str = "vramwise-values";
 
 /// Bottom-up. `pickle`, `types` and `model` are pure decisions; what they may use is listed by name.
 const LAYERS: &[Layer] = &[
     layer(TYPES, &[], Some(&[])),
     layer(PICKLE, &[], Some(&[])),
     layer(WORKSPACES, &[], None),
+    layer(VALUES, &[], None),
     layer(ARENA, &[], Some(&[])),
     layer(CUDA, &[ARENA], None),
     layer("vramwise-allocator", &[TYPES, ARENA, CUDA], None),
-    layer("vramwise-probe", &[WORKSPACES], None),
+    layer("vramwise-probe", &[WORKSPACES, VALUES], None),
     layer("vramwise-nvrtc", &[], None),
     layer(TRACE, &[TYPES, PICKLE], None),
     layer(MODEL, &[TYPES], Some(&["thiserror"])),
-    layer("vramwise-emulator", &[MODEL, WORKSPACES], None),
+    layer("vramwise-emulator", &[MODEL, WORKSPACES, VALUES], None),
     layer(REPLAY, &[TYPES, TRACE, MODEL, ARENA], None),
     layer(TUNE, &[TYPES, TRACE, MODEL, REPLAY], None),
     layer(ANALYZE, &[TYPES, TRACE, MODEL, REPLAY, TUNE], None),
     layer(FILES, &[TYPES, TRACE, REPLAY, ANALYZE], None),
     layer(PROFILE, &[], None),
-    layer(REHEARSE, &[TYPES, TRACE, MODEL, REPLAY, ANALYZE, PROFILE, WORKSPACES], None),
+    layer(REHEARSE, &[TYPES, TRACE, MODEL, REPLAY, ANALYZE, PROFILE, WORKSPACES, VALUES], None),
     layer(CLI, &[TYPES, TRACE, MODEL, REPLAY, TUNE, ANALYZE, FILES, PROFILE, REHEARSE], None),
     layer("vramwise-python", &[TYPES, TRACE, MODEL, FILES, CLI], None),
     layer(TESTKIT, &[TYPES, MODEL], None),

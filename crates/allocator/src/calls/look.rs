@@ -38,6 +38,15 @@ pub(super) extern "C" fn largest_free(device: i32) -> u64 {
     bytes
 }
 
+pub(super) extern "C" fn movable(device: i32) -> u64 {
+    let mut bytes = 0;
+    with_existing(device, |heap| {
+        bytes = heap.movable();
+        OK
+    });
+    bytes
+}
+
 pub(super) extern "C" fn driver_calls(device: i32, out: *mut Calls, capacity: usize) -> usize {
     let mut kinds = 0;
     with_existing(device, |heap| {

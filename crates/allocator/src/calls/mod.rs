@@ -22,6 +22,7 @@ static TABLE: Engine = Engine {
     settings: setup::settings,
     last_message: message::last,
     driver_calls: look::driver_calls,
+    movable: look::movable,
     set_hooks: setup::set_hooks,
     alloc: blocks::alloc,
     free: blocks::free,

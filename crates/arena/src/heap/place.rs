@@ -18,6 +18,11 @@ pub(super) struct Spot {
     pub(super) anchor: u32,
 }
 
+impl Spot {
+    /// No addresses at all.
+    pub(super) const NONE: Self = Self { extent: 0, start: 0, end: 0, anchor: NONE };
+}
+
 /// Pieces of a gap that are looked at; gaps of more are rare, and the pieces after these add little.
 const PIECES: usize = 64;
 

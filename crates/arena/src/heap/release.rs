@@ -1,5 +1,7 @@
 //! Giving memory back to the driver: on demand, and when memory is short.
 
+use super::place::Spot;
+use super::recycle::Supply;
 use super::{AllocError, Heap, PoolId, Shortage};
 use crate::block::{Kind, NONE};
 use crate::device::{Device, Event};
@@ -107,6 +109,14 @@ impl<D: Device> Heap<D> {
             }
             rest = below;
         }
+    }
+
+    /// Bytes that a request can have whatever its stream and size: wholly free handles of pools that lend, and spare
+    /// ones. Free pages of a handle that is in use in part serve its own region alone.
+    pub fn movable(&mut self) -> u64 {
+        self.cool();
+        let anywhere = Supply::new(0, &Spot::NONE);
+        (self.recyclable_pages(&anywhere) + self.handles.spare_pages()) * PAGE
     }
 
     /// What a message about missing memory needs.

@@ -1,5 +1,7 @@
 //! `vramwise probe`: what a real card is like, written down for rehearsals elsewhere.
 
+mod values;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,13 +26,19 @@ Examples:
       All layers of well-known models, as far as the time goes: cards/ours.json and cards/ours.workspaces.
   vramwise rehearse --gpu cards/ours.json -- python train.py
       Elsewhere, without the GPU: on that card. The table beside the profile is used, too.
+  vramwise probe --values values.jsonl -- python train_moe.py --steps 8
+      What this program reads back from the GPU (which experts its router chose, steps that its gradient
+      scaler skipped), for rehearsals of it with other settings, on other cards:
+      vramwise rehearse --values values.jsonl --gpu rtx4090 -- python train_moe.py --steps 8
 
 PyTorch's CUDA build and a GPU are needed; for the layers of vision models also torchvision, and timm and
 diffusers where they are installed. The GPU should be idle: what others have on it would be counted in the
 context's memory. It is the first GPU that PyTorch sees; CUDA_VISIBLE_DEVICES chooses. Nothing that
-identifies the card is written.
+identifies the card is written. With --values nothing is measured: the command runs once, as it is, and each
+of its processes that reads from the GPU has a log; values.rank-1.jsonl is that of rank 1.
 
-Exit status: 0 the files were written, 2 nothing could be measured or wrong usage.";
+Exit status: 0 the files were written, 2 nothing could be measured or wrong usage; with --values that of the
+command.";
 
 /// Measure this machine's GPU for rehearsals elsewhere.
 #[derive(Debug, clap::Args)]
@@ -60,6 +68,13 @@ pub(crate) struct Args {
     /// The Python that has PyTorch.
     #[arg(long, value_name = "PATH", default_value = "python3", value_hint = ValueHint::ExecutablePath)]
     python: PathBuf,
+    /// Instead, run the command behind -- on the GPU and write what it reads back to this file.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "command",
+          conflicts_with_all = ["into", "id", "quick", "no_workspaces", "jobs", "seconds", "workers", "python"])]
+    values: Option<PathBuf>,
+    /// The program and its arguments, with --values.
+    #[arg(last = true, value_name = "COMMAND", requires = "values")]
+    command: Vec<String>,
 }
 
 fn id(text: &str) -> Result<String, String> {
@@ -121,6 +136,9 @@ struct Difference {
 
 /// Measures and writes.
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
+    if let Some(path) = &args.values {
+        return values::run(path, &args.command, context);
+    }
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     let usual = Duration::from_secs(if args.quick { 120 } else { 600 });
     let measuring = Measuring {
@@ -307,6 +325,11 @@ fn differences(measured: &Card, built_in: &Card) -> Vec<Difference> {
 #[cfg(test)]
 pub(crate) fn schema() -> schemars::Schema {
     crate::schema::of::<Report>()
+}
+
+#[cfg(test)]
+pub(crate) fn schema_of_values() -> schemars::Schema {
+    crate::schema::of::<values::Report>()
 }
 
 #[cfg(test)]

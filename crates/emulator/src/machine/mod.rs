@@ -4,7 +4,6 @@ mod capture;
 mod carried;
 mod context;
 mod host;
-mod log;
 mod memory;
 mod physical;
 mod properties;
@@ -26,7 +25,8 @@ pub(crate) use physical::HandleInfo;
 pub(crate) use properties::{pci_address, uuid};
 pub(crate) use share::{Identity, Shared};
 pub(crate) use stream::Stream;
-pub(crate) use values::{SMALL_COPY, Values, tell_compiling, tell_next};
+pub(crate) use values::{Values, tell_compiling, tell_next};
+pub(crate) use vramwise_values::SMALL_COPY;
 
 use crate::config::{self, Config};
 use crate::report;

@@ -2,33 +2,23 @@
 //!
 //! Kernels do nothing, so what a copy to the host finds may be anything. Two passes give the truth where it
 //! can be known: in the first, values are computed on the host beside the program and every small copy is
-//! logged; in the second, which runs undisturbed, the copies are answered from that log in order. The log is
-//! text, a JSON object a line (`{"n": 0, "bytes": 4, "hex": "…"}`), that a user can read and edit. Each process has
-//! its own ([`log`](super::log)), which is opened when it first reads a value.
+//! logged; in the second, which runs undisturbed, the copies are answered from that log in order. Each process has
+//! its own (`vramwise_values`), which is opened when it first reads a value.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use vramwise_values::Line;
 
 use crate::config::{self, Mode};
 
-/// Copies up to this size carry real values, bytes.
-pub(crate) const SMALL_COPY: usize = 64 << 10;
 /// How far an answer of the right size is looked for when the program reads something else than logged.
 const WINDOW: usize = 64;
 /// How many differences are described.
 const DETAILS: usize = 20;
-
-#[derive(Deserialize, Serialize)]
-struct Line {
-    n: u64,
-    bytes: usize,
-    hex: String,
-}
 
 thread_local! {
     /// What the next copies to the host of this thread give, told by the value layer.
@@ -71,6 +61,8 @@ pub(crate) struct Values {
     next: u64,
     /// Copies answered from the log, by the value layer, or from what the program had just put there.
     pub(crate) answered: u64,
+    /// Of these, the ones whose answers a real card gave.
+    pub(crate) measured: u64,
     /// Copies of which nothing is known.
     pub(crate) unknown: u64,
     /// Copies to the host that were too large to be carried: they gave zeros.
@@ -80,27 +72,6 @@ pub(crate) struct Values {
     pub(crate) details: Vec<String>,
     /// What is wrong with the log.
     pub(crate) complaints: Vec<String>,
-}
-
-/// The lines of a log; none where the process had none to read in the first pass.
-fn read(path: &std::path::Path, complaints: &mut Vec<String>) -> Result<VecDeque<Line>, String> {
-    let said = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(VecDeque::new()),
-        Err(e) => return Err(said(&e)),
-    };
-    let mut answers = VecDeque::new();
-    for (i, line) in BufReader::new(file).lines().enumerate() {
-        let parsed = line
-            .map_err(|e| e.to_string())
-            .and_then(|text| serde_json::from_str(&text).map_err(|e| e.to_string()));
-        match parsed {
-            Ok(line) => answers.push_back(line),
-            Err(e) => complaints.push(format!("{}, line {}: {e}", path.display(), i + 1)),
-        }
-    }
-    Ok(answers)
 }
 
 impl Values {
@@ -128,12 +99,20 @@ impl Values {
     fn open_log(&mut self) -> Result<(), String> {
         let Some(base) = &self.base else { return Ok(()) };
         let learns = self.mode == Mode::Learn;
-        let path = super::log::claim(base, &self.process, learns)?;
+        let path = vramwise_values::claim(base, &self.process, learns)?;
+        let said = |error: io::Error| format!("{}: {error}", path.display());
         if learns {
-            let file = File::create(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-            self.log = Some(BufWriter::new(file));
-        } else {
-            self.answers = read(&path, &mut self.complaints)?;
+            self.log = Some(BufWriter::new(File::create(&path).map_err(said)?));
+            return Ok(());
+        }
+        match vramwise_values::read(&path) {
+            Ok((lines, complaints)) => {
+                self.answers = lines.into();
+                self.complaints.extend(complaints);
+            }
+            // The process had nothing to read in the first pass.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(said(error)),
         }
         Ok(())
     }
@@ -160,10 +139,10 @@ impl Values {
             }
             Mode::Learn => {
                 let bytes = told.unwrap_or(found);
-                let line = Line { n: self.next, bytes: bytes.len(), hex: encode(&bytes) };
+                let line = Line::new(self.next, &bytes, false);
                 self.next += 1;
-                if let (Some(log), Ok(text)) = (&mut self.log, serde_json::to_string(&line)) {
-                    let _ = writeln!(log, "{text}");
+                if let Some(log) = &mut self.log {
+                    let _ = log.write_all(line.text().as_bytes());
                 }
                 self.answered += 1;
                 bytes
@@ -191,14 +170,15 @@ impl Values {
         }
         let line = at.and_then(|skip| self.answers.drain(..=skip).next_back());
         match line.and_then(|line| {
-            self.next = line.n + 1;
-            decode(&line.hex)
+            self.next = line.n.saturating_add(1);
+            line.content().map(|bytes| (bytes, line.measured))
         }) {
-            Some(bytes) if bytes.len() == found.len() => {
+            Some((bytes, measured)) => {
                 self.answered += 1;
+                self.measured += u64::from(measured);
                 bytes
             }
-            _ => {
+            None => {
                 self.unknown += 1;
                 if certain { found } else { vec![0; found.len()] }
             }
@@ -213,21 +193,6 @@ impl Values {
     }
 }
 
-fn encode(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, b| {
-        let _ = write!(text, "{b:02x}");
-        text
-    })
-}
-
-fn decode(hex: &str) -> Option<Vec<u8>> {
-    if !hex.len().is_multiple_of(2) || !hex.is_ascii() {
-        return None;
-    }
-    (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).ok()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,6 +202,7 @@ mod tests {
             n: n as u64,
             bytes,
             hex: format!("{n:02x}").repeat(bytes),
+            measured: n == 0,
         };
         let answers = sizes.iter().enumerate().map(line).collect();
         Values { mode: Mode::Answer, answers, opened_by: std::process::id(), ..Values::default() }
@@ -248,6 +214,7 @@ mod tests {
         assert_eq!(values.answer(vec![9; 4], false), [0; 4]);
         assert_eq!(values.answer(vec![9], false), [1]);
         assert_eq!((values.answered, values.unknown, values.mismatches), (2, 0, 0));
+        assert_eq!(values.measured, 1);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! that comes out is the one that went in: it is called what it is.
 
 mod programs;
+mod values;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,6 +22,8 @@ use self::programs::{Room, last_line};
 use crate::error::RehearsalError;
 use crate::python::{self, Torch};
 use crate::{libraries, session};
+
+pub use self::values::{ReadValues, Watched, watch};
 
 /// Memory that one of the measuring processes may take, GiB.
 const GIB_EACH: u32 = 7;

@@ -12,7 +12,10 @@ use std::path::{Path, PathBuf};
 const MOST: u32 = 4096;
 
 /// The log of a process; each is given out once a pass. A file `….learn` or `….taken` beside it keeps it taken.
-pub(super) fn claim(base: &Path, process: &str, learns: bool) -> Result<PathBuf, String> {
+///
+/// # Errors
+/// A sentence, where that file cannot be made.
+pub fn claim(base: &Path, process: &str, learns: bool) -> Result<PathBuf, String> {
     let pass = if learns { "learn" } else { "taken" };
     for count in 1..=MOST {
         let path = name(base, process, count);
