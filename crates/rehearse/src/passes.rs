@@ -21,13 +21,13 @@ use crate::{machine, outcome};
 /// Where the answers to questions about values come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// From the device's memory, in which kernels write nothing: one pass.
+    /// From nowhere: zeros, but for what the program itself has just put there. One pass.
     Off,
     /// From a first pass, which computes small tensors truly.
     TwoPasses,
     /// From a first pass that is all there is: quicker, but what it computes disturbs the figures.
     OnePass,
-    /// From a log that an earlier rehearsal wrote, perhaps edited.
+    /// From a log that an earlier rehearsal wrote, perhaps edited, or one that was written on a real card.
     File(PathBuf),
 }
 

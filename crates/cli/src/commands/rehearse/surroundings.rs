@@ -31,7 +31,8 @@ pub(crate) struct Surroundings {
     #[arg(long, value_name = "R", default_value_t = 0, requires = "world_size")]
     rank: u32,
     /// Where values come from that the program asks the device for: a first pass (two), the same pass
-    /// (one: quicker, less exact), nowhere (off: zeros), or the values.jsonl of an earlier rehearsal.
+    /// (one: quicker, less exact), nowhere (off: zeros), or a values.jsonl: of an earlier rehearsal, or
+    /// written on a GPU by `vramwise probe --values`.
     #[arg(long, value_name = "two|one|off|FILE", default_value = "two", value_parser = values)]
     values: Values,
     /// What to take for granted where values cannot be known without a GPU: how indices are chosen
