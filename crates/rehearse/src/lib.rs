@@ -13,6 +13,7 @@
 
 pub mod assume;
 mod child;
+mod doubts;
 mod elf;
 mod error;
 pub mod evidence;
