@@ -149,6 +149,16 @@ columns = torch.arange(24, device="cuda").reshape(4, 6)[:, :3].cpu()
 print("columns", int(columns.sum()), torch.randn(200, 200, device="cuda").cpu().shape)
 """
 
+DRAWN = """
+import torch
+
+here = torch.randint(0, 1000, (500,)).cuda()
+print("drawn here", here.unique().numel())
+if DRAW_THERE:
+    there = torch.randint(0, 1000, (500,), device="cuda")
+    print("drawn there", there.unique().numel())
+"""
+
 GROUP = """
 import os
 import torch, torch.distributed as dist
@@ -207,6 +217,12 @@ class RehearsedValues(Rehearsed):
             scales = [65536.0 / 2 ** min(step + 1, states.count(0)) for step in range(4)]
             self.assertEqual([float(line[2]) for line in lines], scales)
             self.assertFalse(report["exact"])
+
+    def test_random_numbers_of_the_device_are_not_those_of_a_card(self):
+        for there in (False, True):
+            report, _ = self.rehearse("--gpu", "h200", "--draws", "1", program=DRAWN.replace("DRAW_THERE", str(there)))
+            self.assertEqual(report["exact"], not there, report["uncertain"])
+            self.assertEqual(report["values"]["assumed"] > 0, there)
 
     def test_what_is_read_on_a_card_answers_a_rehearsal(self):
         # The emulated device of the outer rehearsal is the card of the inner command.

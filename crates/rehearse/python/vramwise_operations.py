@@ -46,6 +46,8 @@ class Op:
         self.reads = self.name in ("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero")
         self.counts = COUNTS.get(f"{self.name}.{schema.overload_name}") or COUNTS.get(self.name)
         self.special = SPECIAL.get(self.name)
+        # The card's generator draws other numbers than the host's.
+        self.draws = torch.Tag.nondeterministic_seeded in func.tags
         self.updated = UPDATED.get(self.name, ())
 
 

@@ -221,6 +221,8 @@ class Values(TorchDispatchMode):
         if not fresh:
             return  # views
         sure = KNOWN if op.name in EMPTY else self.sure(inputs)
+        if op.draws and sure is not None:
+            sure = ASSUMED
         if sure is not None and all(small(t) for t in fresh) and self._filled(func, op, args, kwargs, fresh, outputs):
             for tensor in fresh:
                 self.known[address(tensor)] = sure
@@ -273,6 +275,8 @@ class Values(TorchDispatchMode):
         ids = {id(t) for t in written}
         read = [t for t in inputs if id(t) not in ids] if overwrites else inputs
         sure = self.sure(read)
+        if op.draws and sure is not None:
+            sure = ASSUMED
         if sure is not None and all(small(t) for t in written):
             try:
                 named = {name: on_cpu(value) for name, value in kwargs.items()}

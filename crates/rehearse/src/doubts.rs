@@ -181,7 +181,7 @@ fn of_reads(
     if reads.assumed > 0 {
         let (number, count) = rehearsal.draw;
         uncertain.push(format!(
-            "{} values that the program read follow from indices and masks that were assumed ({}){}",
+            "{} values that the program read follow from indices, masks or random numbers that were assumed ({}){}",
             reads.assumed,
             rehearsal.assume.draw(number, count),
             at("assumed", "integer")
