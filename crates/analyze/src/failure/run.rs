@@ -1,7 +1,7 @@
 //! One explanation for each device of a snapshot.
 
 use vramwise_model::settings::{Config, variable_for};
-use vramwise_replay::{Conditions, Op, Recording, VerifyOptions, recorded_config};
+use vramwise_replay::{Conditions, Op, Recording, Under, VerifyOptions, recorded_under};
 use vramwise_trace::{DeviceTrace, Snapshot, StackId};
 use vramwise_types::{Action, Human};
 
@@ -28,8 +28,9 @@ pub fn explain(snapshot: &Snapshot, options: &Options) -> Vec<Device> {
 }
 
 fn one(snapshot: &Snapshot, number: u32, device: &DeviceTrace, options: &Options) -> Device {
-    let (config, mut assumptions) = recorded_config(snapshot.settings.as_ref(), options.version);
-    let (mut recording, is_question) = verified(device, &config, options);
+    let settings = recorded_under(snapshot, device, options.version);
+    let (mut recording, is_question) = verified(device, &settings, options);
+    let Under { config, changes, notes: mut assumptions } = settings;
     assumptions.append(&mut recording.assumptions);
     let recorded: Vec<usize> = failures(device).collect();
     let mut answer = Device {
@@ -45,7 +46,7 @@ fn one(snapshot: &Snapshot, number: u32, device: &DeviceTrace, options: &Options
         sampled: Sampled::of(snapshot, number, device),
         assumptions,
     };
-    if let Some(why) = not_exact(&recording) {
+    if let Some(why) = not_exact(&recording).or_else(|| changed(&changes)) {
         answer.proof = Proof::None(why);
         let history = Recorded::new(device, &config);
         answer.failure =
@@ -115,8 +116,8 @@ fn failures(device: &DeviceTrace) -> impl Iterator<Item = usize> + '_ {
 }
 
 /// Verifies the recording; a capacity may be the limit that it was made under, or a question.
-fn verified(device: &DeviceTrace, config: &Config, options: &Options) -> (Recording, bool) {
-    let mut verify = VerifyOptions::new(config.clone(), options.version);
+fn verified(device: &DeviceTrace, under: &Under, options: &Options) -> (Recording, bool) {
+    let mut verify = under.verify(options.version);
     verify.total = options.total;
     let plain = Recording::verify(device, &verify);
     let Some(limit) = options.capacity else { return (plain, false) };
@@ -125,6 +126,12 @@ fn verified(device: &DeviceTrace, config: &Config, options: &Options) -> (Record
     }
     let within = Recording::verify(device, &VerifyOptions { limit: Some(limit), ..verify });
     if within.is_exact() { (within, false) } else { (plain, true) }
+}
+
+/// Limits and other settings are tried by replays under one string.
+fn changed(changes: &[(usize, Config)]) -> Option<String> {
+    let (event, _) = changes.first()?;
+    Some(format!("the settings changed in mid-run, first before event {event}"))
 }
 
 fn not_exact(recording: &Recording) -> Option<String> {
