@@ -9,17 +9,21 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import types
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, overload
+from dataclasses import dataclass
+from typing import Any, cast, overload
 
 from .._numbers import whole_number
 from .._ranks import FAILED, FINE, OUT_OF_MEMORY, Ranks
 from ..errors import OtherRankError, VramwiseError
 from ..oom import OomWitness, free_after_oom, release_frames
+from .deferred import name_of, refuse_coroutine, refuse_deferred
 from .predict import Prediction, as_prediction, ask_fit, forced_batch_size, predicted_batch_size
 from .results import KeptResults, surroundings
 from .search import BatchSizeResult, BatchSizeSearch, no_batch_fits
+from .search import batch_size as as_batch_size
 
 _log = logging.getLogger("vramwise.batch_size")
 
@@ -89,56 +93,133 @@ def find_executable_batch_size(
             :class:`BatchSizeSearch`.
         group: the process group whose ranks must agree; ``None`` for all of them.
 
+    Above a method, the batch size is the first parameter behind ``self``, and each object has a size of its own
+    (``trainer.train.batch_size``). Above ``@classmethod`` or ``@staticmethod`` it works too; write it as the upper one.
+
     Raises:
         NoBatchFitsError: (also a ``RuntimeError``) the next size would be below ``min_batch_size``.
         OtherRankError: another rank failed with another error.
-        TypeError: the caller gave the batch size too; a size is no whole number.
-        ValueError: the reduced size is not smaller.
+        TypeError: the caller gave the batch size too; a size is no whole number; the function is a generator or
+            async, which runs nothing when it is called.
+        ValueError: a size that cannot be, such as a ``min_batch_size`` above the first; the reduced size is not
+            smaller.
     """
-    if function is not None and not callable(function):
+    if function is not None and not callable(function) and not isinstance(function, _WRAPPERS):
         raise TypeError(f"{function!r} is no function; give the batch size as starting_batch_size={function!r}")
-    starting_batch_size, min_batch_size = _sizes(starting_batch_size, min_batch_size)
-    prediction = as_prediction(predict)
-    reduce = _reducer(reduce_batch_size_fn)
+    starting_batch_size = as_batch_size(starting_batch_size, "starting_batch_size")
+    min_batch_size = as_batch_size(min_batch_size, "min_batch_size")
+    if min_batch_size > starting_batch_size:
+        raise ValueError(
+            f"min_batch_size is {min_batch_size}, more than starting_batch_size, {starting_batch_size}, the largest "
+            "size that is tried"
+        )
+    if cache_key is not None and not isinstance(cache_key, str):
+        raise TypeError(f"cache_key is a text that names what decides about memory, not {cache_key!r}")
+    rules = _Rules(
+        starting_batch_size, min_batch_size, _reducer(reduce_batch_size_fn), cache_key, as_prediction(predict), group
+    )
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        started = False
-
-        @functools.wraps(function)
-        def run(*args: Any, **kwargs: Any) -> Any:
-            nonlocal started
-            _refuse_own_batch_size(function, args, kwargs)
-            ranks = Ranks(group)
-            forced = forced_batch_size()
-            kept, key = KeptResults(), _key(cache_key, starting_batch_size, ranks)
-            if not started and forced is None:
-                known = ranks.least([(kept.get(key) if cache_key is not None else None) or 0])[0]
-                first = known or _predicted(prediction, ranks, min_batch_size, starting_batch_size)
-                run.batch_size = min(starting_batch_size, first or starting_batch_size)  # type: ignore[attr-defined]
-                started = True
-            size, tried = forced or run.batch_size, []  # type: ignore[attr-defined]
-            while True:
-                fits, result, error = _attempt(function, size, args, kwargs, ranks)
-                if fits:
-                    break
-                tried.append(size)
-                smaller = 0 if forced else reduce(size)
-                if smaller >= size:
-                    raise ValueError(f"reduce_batch_size_fn made {smaller} of {size}: the next size must be smaller")
-                if smaller < min_batch_size:
-                    free_after_oom()
-                    raise no_batch_fits(tried, min_batch_size, 0) from error
-                _log.warning("batch size %d ran out of memory; trying %d", size, smaller)
-                run.batch_size = size = smaller  # type: ignore[attr-defined]
-                error = None
-            if cache_key is not None and ranks.first() and forced is None:
-                kept.put(key, size)
-            return result
-
-        run.batch_size = starting_batch_size  # type: ignore[attr-defined]
-        return run
+    def decorate(function: Callable[..., Any]) -> Any:
+        refuse_deferred(function, "find_executable_batch_size")
+        return _Executable(function, rules)
 
     return decorate if function is None else decorate(function)
+
+
+# What a class may have in the place of a function, and is called only through the class.
+_WRAPPERS = (classmethod, staticmethod)
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """The arguments of the decorator."""
+
+    starting: int
+    smallest: int
+    reduce: Callable[[int], int]
+    cache_key: str | None
+    prediction: Prediction | None
+    group: Any
+
+
+@dataclass
+class _Size:
+    """The size that is tried next, and whether anything was tried."""
+
+    now: int
+    started: bool = False
+
+
+class _Executable:
+    """A function without its batch size. In a class it is a method, and each object has a size of its own."""
+
+    def __init__(self, function: Any, rules: _Rules, size: _Size | None = None) -> None:
+        # What tools read (``__name__``, ``__doc__``, the signature) is the function's.
+        functools.update_wrapper(self, function)
+        self._function, self._rules = function, rules
+        self._size = size or _Size(rules.starting)
+
+    @property
+    def batch_size(self) -> int:
+        """The size that the next call begins with."""
+        return self._size.now
+
+    @batch_size.setter
+    def batch_size(self, size: int) -> None:
+        self._size.now = as_batch_size(size, "batch_size")
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if isinstance(self._function, _WRAPPERS):
+            return _Executable(self._function.__get__(instance, owner), self._rules, self._size)
+        if instance is None:
+            return self
+        return _Executable(types.MethodType(self._function, instance), self._rules, self._size_of(instance))
+
+    def _size_of(self, instance: Any) -> _Size:
+        """That of an object, which may hold another model than the next one; the class's where it takes none."""
+        own = getattr(instance, "__dict__", None)
+        if not isinstance(own, dict):
+            return self._size
+        return cast("_Size", own.setdefault(f"_vramwise_size_of_{name_of(self)}", _Size(self._size.now)))
+
+    def __reduce__(self) -> str:
+        # Found again by its name, as a function is.
+        return str(getattr(self, "__qualname__", self))
+
+    def __repr__(self) -> str:
+        return f"<{name_of(self)} with batch size {self.batch_size}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        function, rules, size = self._function, self._rules, self._size
+        if isinstance(function, staticmethod):
+            function = function.__func__
+        _refuse_own_batch_size(function, args, kwargs)
+        ranks = Ranks(rules.group)
+        forced = forced_batch_size()
+        kept, key = KeptResults(), _key(rules.cache_key, rules.starting, ranks)
+        if not size.started and forced is None:
+            known = ranks.least([(kept.get(key) if rules.cache_key is not None else None) or 0])[0]
+            first = known or _predicted(rules.prediction, ranks, rules.smallest, rules.starting)
+            size.now = min(size.now, first or size.now)
+            size.started = True
+        trying, tried = forced or size.now, []
+        while True:
+            fits, result, error = _attempt(function, trying, args, kwargs, ranks)
+            if fits:
+                break
+            tried.append(trying)
+            smaller = 0 if forced else rules.reduce(trying)
+            if smaller >= trying:
+                raise ValueError(f"reduce_batch_size_fn made {smaller} of {trying}: the next size must be smaller")
+            if smaller < rules.smallest:
+                free_after_oom()
+                raise no_batch_fits(tried, rules.smallest, 0) from error
+            _log.warning("batch size %d ran out of memory; trying %d", trying, smaller)
+            size.now = trying = smaller
+            error = None
+        if rules.cache_key is not None and ranks.first() and forced is None:
+            kept.put(key, trying)
+        return result
 
 
 def _attempt(
@@ -156,6 +237,7 @@ def _attempt(
     own = FINE
     try:
         result = function(size, *args, **kwargs)
+        refuse_coroutine(result, function, "find_executable_batch_size")
     except Exception as error:
         if not witness.saw_oom(error):
             ranks.least([FAILED])
@@ -179,39 +261,32 @@ def _refuse_own_batch_size(function: Callable[..., Any], args: tuple[Any, ...], 
     except (TypeError, ValueError):
         return
     if not parameters:
-        raise TypeError(f"{_name(function)}() takes no parameter: its first must be the batch size")
+        raise TypeError(f"{name_of(function)} takes no parameter: its first must be the batch size")
     positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     catches_all = any(one.kind is one.VAR_POSITIONAL for one in parameters)
     if (not catches_all and len(args) + 1 > len(positional)) or parameters[0].name in kwargs:
         shown = ", ".join([*map(repr, args[1:]), *(f"{name}={value!r}" for name, value in kwargs.items())])
         raise TypeError(
-            f"{_name(function)}() gets its first argument, the batch size, from find_executable_batch_size: "
-            f"call it without, as in {_name(function)}({shown})"
+            f"{name_of(function)} gets its first argument, the batch size, from find_executable_batch_size: "
+            f"call it without, as in {name_of(function).removesuffix('()')}({shown})"
         )
 
 
-def _sizes(starting: int, smallest: int) -> tuple[int, int]:
-    """Both as Python's own numbers, if they are batch sizes."""
-    sizes = whole_number(starting, "starting_batch_size"), whole_number(smallest, "min_batch_size")
-    if min(sizes) < 1:
-        raise ValueError(f"batch sizes begin with 1, not with {min(sizes)}")
-    return sizes
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return getattr(function, "__name__", "the function")
+_GIVEN = "what reduce_batch_size_fn gives"
 
 
 def _reducer(reduce: Callable[..., int] | None) -> Callable[[int], int]:
     if reduce is None:
         return lambda size: int(size * 0.9)
+    if not callable(reduce):
+        raise TypeError(f"reduce_batch_size_fn is a function that gives the next size, not {reduce!r}")
     try:
         inspect.signature(reduce).bind(0)
     except TypeError:
-        return lambda size: int(reduce())
+        return lambda size: whole_number(reduce(), _GIVEN)
     except ValueError:
         pass
-    return lambda size: int(reduce(size))
+    return lambda size: whole_number(reduce(size), _GIVEN)
 
 
 def _key(cache_key: str | None, starting: int, ranks: Ranks) -> dict[str, Any]:
@@ -247,6 +322,9 @@ def predict_batch_size(
     wish = as_prediction(prediction)
     if wish is None:
         raise ValueError("prediction is a command or a Prediction")
+    lowest, highest = as_batch_size(lowest, "lowest"), as_batch_size(highest, "highest")
+    if lowest > highest:
+        raise ValueError(f"lowest is {lowest}, more than highest, {highest}: there is nothing to try")
     largest = ask_fit(wish, lowest=lowest, highest=highest, world_size=world_size)
     if largest is None:
         raise no_batch_fits([lowest], lowest, 0)
@@ -271,6 +349,9 @@ def search_batch_size(trial: Callable[[int], Any], **search: Any) -> BatchSizeRe
         NoBatchFitsError: nothing fits.
         OtherRankError: another rank failed with an error that is not out of memory.
     """
+    if not callable(trial):
+        raise TypeError(f"trial is a function of the batch size, not {trial!r}")
+    refuse_deferred(trial, "search_batch_size")
     attempts = BatchSizeSearch(**search)
     scope: AbstractContextManager[Any] = nullcontext()
     if hasattr(trial, "__enter__") and hasattr(trial, "__exit__"):
@@ -278,7 +359,7 @@ def search_batch_size(trial: Callable[[int], Any], **search: Any) -> BatchSizeRe
     with scope:
         for attempt in attempts:
             with attempt as batch_size:
-                trial(batch_size)
+                refuse_coroutine(trial(batch_size), trial, "search_batch_size")
     return attempts.result
 
 
@@ -311,12 +392,13 @@ def scale_batch_size(
         AttributeError: there is no such attribute.
         NoBatchFitsError: nothing fits.
     """
+    refuse_deferred(trial, "scale_batch_size")
     holder, name = _holder(target, batch_arg_name)
     before = _get(holder, name)
 
     def attempt(batch_size: int) -> None:
         _set(holder, name, batch_size)
-        trial()
+        refuse_coroutine(trial(), trial, "scale_batch_size")
 
     try:
         found = search_batch_size(attempt, **search).batch_size

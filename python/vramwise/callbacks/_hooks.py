@@ -41,7 +41,11 @@ class Hooks:
             self._schedule.enter_if_there(TRAIN)
 
     def step(self, number: int | None = None) -> None:
-        """A step of the training has ended."""
+        """A step of the training has ended.
+
+        Args:
+            number: its number, where the framework counts.
+        """
         self.end_evaluation()
         if self._recorder is not None:
             self._recorder.step()

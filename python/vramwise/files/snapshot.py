@@ -22,7 +22,7 @@ from ..reports import (
     TuneReport,
     ValidateReport,
 )
-from .asking import Answer, as_options, ask, typed
+from .asking import Answer, as_options, ask, count, one_of, typed
 from .tables import Table
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 StrPath = str | os.PathLike[str]
 Size = int | str
 """Bytes, or a text such as ``"40GiB"``."""
+
+
+_GROUPS = ("stack", "module", "stream", "pool", "size", "category", "phase")
+_ALLOCATORS = ("pytorch", "vramwise")
 
 
 class Span(NamedTuple):
@@ -55,6 +59,9 @@ class Snapshot:
     ``"2.8"``; without it, it is what the file looks like.
 
     Each call is answered anew, holds no lock of Python's and can be interrupted with Ctrl-C.
+
+    Args:
+        recording: what the native part has read; :func:`vramwise.read` makes a snapshot of it.
     """
 
     def __init__(self, recording: _native.Recording) -> None:
@@ -91,7 +98,7 @@ class Snapshot:
         Raises:
             ArgumentError: There is no such device.
         """
-        return typed(ValidateReport, self._ask("validate", as_options(device=device)))
+        return typed(ValidateReport, self._ask("validate", as_options(device=self._checked(device))))
 
     def peak(
         self,
@@ -127,14 +134,17 @@ class Snapshot:
         """
         options = as_options(
             at=at,
-            by=by,
-            frames=frames,
+            by=one_of(by, "by", _GROUPS),
+            frames=count(frames, "frames", 1),
             capacity=capacity,
             rules=None if rules is None else os.fspath(rules),
-            top=top,
-            device=device,
+            top=count(top, "top"),
+            device=self._checked(device),
             torch=torch,
-            **{"from": first, "to": last},
+            **{
+                "from": None if first is None else count(first, "first"),
+                "to": None if last is None else count(last, "last"),
+            },
         )
         return typed(InspectReport, self._ask("inspect", options))
 
@@ -173,10 +183,20 @@ class Snapshot:
             NoHistoryError: The file has no history.
             ArgumentError: An argument means nothing for this file.
         """
-        options = as_options(conf=conf, capacity=capacity, allocator=allocator, total=total, device=device, torch=torch)
+        if conf is not None and not isinstance(conf, str):
+            raise TypeError(f"conf is a text such as 'max_split_size_mb:128', not {conf!r}")
+        options = as_options(
+            conf=conf,
+            capacity=capacity,
+            allocator=None if allocator is None else one_of(allocator, "allocator", _ALLOCATORS),
+            total=total,
+            device=self._checked(device),
+            torch=torch,
+        )
         if conf_at is not None and not isinstance(conf_at, Mapping):
             raise TypeError(f"conf_at is a mapping from events to settings, not {conf_at!r}")
         for event, settings in (conf_at or {}).items():
+            count(event, "an event of conf_at")
             if not isinstance(settings, str):
                 raise TypeError(f"the settings from event {event} on are a text, not {settings!r}")
             options.append(f"--conf-at={event}={settings}")
@@ -224,12 +244,12 @@ class Snapshot:
         """
         options = as_options(
             capacity=capacity,
-            candidates=candidates,
-            jitter=jitter,
-            seed=seed,
+            candidates=None if candidates is None else count(candidates, "candidates", 1),
+            jitter=count(jitter, "jitter"),
+            seed=count(seed, "seed"),
             plot=None if plot is None else os.fspath(plot),
             total=total,
-            device=device,
+            device=self._checked(device),
             torch=torch,
         )
         snapshots = [self, *more]
@@ -271,7 +291,14 @@ class Snapshot:
             NoHistoryError: The file has no history.
             ArgumentError: An argument means nothing for this file.
         """
-        options = as_options(capacity=capacity, total=total, frames=frames, top=top, device=device, torch=torch)
+        options = as_options(
+            capacity=capacity,
+            total=total,
+            frames=count(frames, "frames", 1),
+            top=count(top, "top"),
+            device=self._checked(device),
+            torch=torch,
+        )
         return typed(ExplainReport, self._ask("explain", options))
 
     def leaks(self, *, marker: str | None = None, frames: int = 1, device: int | None = None) -> LeaksReport:
@@ -286,7 +313,10 @@ class Snapshot:
             NoHistoryError: The file has no history.
             ArgumentError: No annotation is called so.
         """
-        return typed(LeaksReport, self._ask("leaks", as_options(marker=marker, frames=frames, device=device)))
+        if marker is not None and not isinstance(marker, str):
+            raise TypeError(f"marker is the name of an annotation, not {marker!r}")
+        options = as_options(marker=marker, frames=count(frames, "frames", 1), device=self._checked(device))
+        return typed(LeaksReport, self._ask("leaks", options))
 
     def diff(
         self,
@@ -312,19 +342,46 @@ class Snapshot:
             ArgumentError: An argument means nothing for these files.
         """
         _refuse_others(other)
-        options = as_options(by=by, frames=frames, top=top, device=device, torch=torch)
+        options = as_options(
+            by=one_of(by, "by", _GROUPS),
+            frames=count(frames, "frames", 1),
+            top=count(top, "top"),
+            device=self._checked(device),
+            torch=torch,
+        )
         return typed(DiffReport, ask("diff", options, [self.name, other.name], [self, other]))
 
     def events(self, *, device: int | None = None) -> Table:
-        """The history as a table, one row an event, oldest first."""
+        """The history as a table, one row an event, oldest first.
+
+        Args:
+            device: the only one that is wanted; without it, all.
+
+        Raises:
+            ArgumentError: There is no such device.
+        """
         return Table(self._recording.table("events", self._checked(device)))
 
     def blocks(self, *, device: int | None = None) -> Table:
-        """The blocks that were there when the snapshot was taken, as a table."""
+        """The blocks that were there when the snapshot was taken, as a table.
+
+        Args:
+            device: the only one that is wanted; without it, all.
+
+        Raises:
+            ArgumentError: There is no such device.
+        """
         return Table(self._recording.table("blocks", self._checked(device)))
 
     def segments(self, *, device: int | None = None) -> Table:
-        """The segments that were there when the snapshot was taken, as a table."""
+        """The segments that were there when the snapshot was taken, as a table.
+
+        Args:
+            device: the only one that is wanted; without it, all.
+
+        Raises:
+            ArgumentError: There is no such device.
+        """
         return Table(self._recording.table("segments", self._checked(device)))
 
     def spans(self, *, device: int | None = None) -> list[Span]:
@@ -355,10 +412,13 @@ class Snapshot:
             NoHistoryError: The file has no history.
         """
         device = self._checked(device)
-        first = whole_number(first, "first")
-        last = self.event_count(device=device) if last is None else whole_number(last, "last")
-        if first < 0 or last < 0:
-            raise ArgumentError(f"events are counted from 0: there are none from {first} to {last}")
+        first, events = count(first, "first"), self.event_count(device=device)
+        last = events if last is None else count(last, "last")
+        if events and not first < last <= events:
+            raise ArgumentError(
+                f"there are no events from {first} up to {last}: {self.name} has {events:,} of them, counted from 0, "
+                "and last is the first one behind the part"
+            )
         name = f"{self.name}[{first}:{last}]"
         return Snapshot(self._recording.slice(first, last, name, device))
 

@@ -37,6 +37,12 @@ def warn_about_model(model: Any, parts: int, sync: Unsynchronised) -> None:
             )
 
 
+def warn_of_whole(why: str | None) -> None:
+    """Says, before memory runs out, that a batch cannot go in parts."""
+    if why is not None:
+        _once("whole", f"a batch can only go whole, so that running out of memory ends its step: {why}")
+
+
 def _once(reason: str, message: str) -> None:
     if reason not in _said:
         _said.add(reason)

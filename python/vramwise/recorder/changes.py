@@ -1,8 +1,8 @@
 """Changes of the allocator's settings while it is recorded: when, and to what.
 
-A snapshot names the settings at its end alone, and a history that was made under several cannot be replayed under one.
-Each change is marked in the history, whose clock is not Python's, by an annotation ``vramwise.settings#N``. What follows
-from it is the replay's affair (``vramwise replay``, ``vramwise tune``).
+A snapshot names the settings at its end alone, and a history that was made under several is not replayed under one.
+Each change is marked in the history, whose clock is not Python's, by an annotation ``vramwise.settings#N``. What
+follows from it is the replay's affair (``vramwise replay``, ``vramwise tune``).
 """
 
 from __future__ import annotations

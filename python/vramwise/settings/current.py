@@ -88,6 +88,9 @@ def allocator_settings(torch: Any = None) -> str:
     """The settings string in force: the last one that was set, or the environment's.
 
     Before PyTorch 2.11 it is what was set through vramwise, since asking PyTorch would copy its memory history.
+
+    Args:
+        torch: the module, where the caller has it.
     """
     if torch is None:
         torch = need_torch("vramwise.settings.allocator_settings()")

@@ -18,6 +18,7 @@ def step(number):
     kept.append(blocks[number])
     del blocks
     blocks = [torch.empty(mib * MIB, dtype=torch.uint8, device="cuda") for mib in (5, 28, 44, 100)]
+    del blocks
 
 
 with vramwise.record(sys.argv[1]) as recorder:
