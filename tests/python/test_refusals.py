@@ -17,6 +17,7 @@ from unittest import mock
 import vramwise
 from batch_support import needs_torch, out_of_memory
 from vramwise import MicroBatcher, find_executable_batch_size
+from vramwise._ranks import FAILED
 from vramwise._rehearsed_pytest import arguments
 from vramwise.batch_size import BatchSizeSearch, predict_batch_size, scale_batch_size, search_batch_size
 from vramwise.microbatch import Cut
@@ -235,6 +236,18 @@ class CutsAndBatchers(unittest.TestCase):
             batcher.backward(batch)
 
     @needs_torch
+    def test_the_other_ranks_are_told_of_a_batch_that_one_cannot_measure(self):
+        import torch
+
+        votes = []
+        ranks = types.SimpleNamespace(least=lambda values: votes.append(values) or values, most=lambda value: value)
+        layer = torch.nn.Linear(2, 1)
+        batcher = MicroBatcher(lambda part: layer(part["x"]).mean(), layer, cut=Cut(shared=["maks"]))
+        with mock.patch.object(batcher, "_agreeing", lambda: ranks), self.assertRaisesRegex(ValueError, "maks"):
+            batcher.backward({"x": torch.zeros(4, 2)})
+        self.assertEqual(votes, [[FAILED]])
+
+    @needs_torch
     def test_a_part_that_only_some_batches_have_is_no_misspelling(self):
         import torch
 
@@ -270,7 +283,8 @@ class CutsAndBatchers(unittest.TestCase):
 
         layer = torch.nn.Linear(2, 1)
         batcher = MicroBatcher(lambda part: layer(torch.zeros(3, 2)).mean(), layer)
-        self.assertEqual(batcher.backward(torch.zeros(0, 2)).sizes, [0])
+        with mock.patch.object(warned, "_said", set()), self.assertWarnsRegex(RuntimeWarning, "has no samples"):
+            self.assertEqual(batcher.backward(torch.zeros(0, 2)).sizes, [0])
         with mock.patch.object(warned, "_said", set()), self.assertWarnsRegex(RuntimeWarning, "can only go whole") as seen:
             self.assertEqual(batcher.backward("a text").sizes, [1])
         self.assertEqual(Path(seen.filename).name, Path(__file__).name)

@@ -109,6 +109,11 @@ def ask_fit(
     if memory is None and (total := _device_bytes()) is not None:
         memory = max(total - margin_bytes, 1 << 30)
     gpu = prediction.gpu or _profile(program)
+    if gpu is None and _device_bytes() is None:
+        raise NotAvailableError(
+            "this process has no CUDA device whose card could be meant: name one, as in Prediction(gpu='h200')",
+            missing="cuda",
+        )
     if gpu is None:
         raise NotAvailableError("no profile has this card's name: give one of `vramwise devices`", missing="profile")
     line = [program, "fit", "--json", "--gpu", gpu, "--vary", f"batch={lowest}..{highest}"]

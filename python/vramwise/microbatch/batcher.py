@@ -32,7 +32,7 @@ from .parts import Parts
 from .size import MicroSize
 from .trees import Cut, even_sizes
 from .undo import Undo, tensors_with_gradients
-from .warned import warn_about_model, warn_of_whole
+from .warned import warn_about_model, warn_of_batch
 
 
 class MicroBatcher:
@@ -179,11 +179,21 @@ class MicroBatcher:
             OtherRankError: another rank failed.
         """
         ranks = self._agreeing()
-        samples, whole_only = self._parts.measure(batch)
-        warn_of_whole(whole_only)
+        immeasurable: Exception | None = None
+        samples, whole_only = 1, None
+        try:
+            samples, whole_only = self._parts.measure(batch)
+        except Exception as error:  # noqa: BLE001 - raised below, when the other ranks know
+            immeasurable = error
         sync = Unsynchronised(self._model)
         if sync:
             sync.broadcast_buffers()
+        if immeasurable is not None:
+            if self._sharded:
+                ranks.most(1)
+            ranks.least([FAILED])
+            raise immeasurable
+        warn_of_batch(samples, whole_only)
         undo = self._undo(batch)
         tried: list[int] = []
         ended: BaseException | None = None
