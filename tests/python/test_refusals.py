@@ -368,7 +368,7 @@ class Questions(unittest.TestCase):
         for call, told in [
             (lambda: ask.tune(seed="x"), "seed"),
             (lambda: ask.peak(frames="x"), "frames"),
-            (lambda: ask.peak(torch=2.1), "torch is a version as a text"),
+            (lambda: ask.peak(torch=2.1), "torch is a text: a version"),
             (lambda: ask.replay(conf=3), "conf is a text"),
             (lambda: ask.leaks(marker=3), "marker"),
         ]:

@@ -6,22 +6,15 @@ and optimizer step, not with a forward pass: :class:`TrainingTrial` is such a tr
 
 from __future__ import annotations
 
-import functools
-import inspect
 import logging
-import types
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Any, cast, overload
+from typing import Any, overload
 
-from .._numbers import whole_number
-from .._ranks import FAILED, FINE, OUT_OF_MEMORY, Ranks
-from ..errors import OtherRankError, VramwiseError
-from ..oom import OomWitness, free_after_oom, release_frames
-from .deferred import name_of, refuse_coroutine, refuse_deferred
-from .predict import Prediction, as_prediction, ask_fit, forced_batch_size, predicted_batch_size
-from .results import KeptResults, surroundings
+from ..errors import VramwiseError
+from .deferred import refuse_coroutine, refuse_deferred
+from .executable import WRAPPERS, Executable, Rules, reducer
+from .predict import Prediction, as_prediction, ask_fit
 from .search import BatchSizeResult, BatchSizeSearch, no_batch_fits
 from .search import batch_size as as_batch_size
 
@@ -104,7 +97,7 @@ def find_executable_batch_size(
         ValueError: a size that cannot be, such as a ``min_batch_size`` above the first; the reduced size is not
             smaller.
     """
-    if function is not None and not callable(function) and not isinstance(function, _WRAPPERS):
+    if function is not None and not callable(function) and not isinstance(function, WRAPPERS):
         raise TypeError(f"{function!r} is no function; give the batch size as starting_batch_size={function!r}")
     starting_batch_size = as_batch_size(starting_batch_size, "starting_batch_size")
     min_batch_size = as_batch_size(min_batch_size, "min_batch_size")
@@ -115,192 +108,15 @@ def find_executable_batch_size(
         )
     if cache_key is not None and not isinstance(cache_key, str):
         raise TypeError(f"cache_key is a text that names what decides about memory, not {cache_key!r}")
-    rules = _Rules(
-        starting_batch_size, min_batch_size, _reducer(reduce_batch_size_fn), cache_key, as_prediction(predict), group
+    rules = Rules(
+        starting_batch_size, min_batch_size, reducer(reduce_batch_size_fn), cache_key, as_prediction(predict), group
     )
 
     def decorate(function: Callable[..., Any]) -> Any:
         refuse_deferred(function, "find_executable_batch_size")
-        return _Executable(function, rules)
+        return Executable(function, rules)
 
     return decorate if function is None else decorate(function)
-
-
-# What a class may have in the place of a function, and is called only through the class.
-_WRAPPERS = (classmethod, staticmethod)
-
-
-@dataclass(frozen=True)
-class _Rules:
-    """The arguments of the decorator."""
-
-    starting: int
-    smallest: int
-    reduce: Callable[[int], int]
-    cache_key: str | None
-    prediction: Prediction | None
-    group: Any
-
-
-@dataclass
-class _Size:
-    """The size that is tried next, and whether anything was tried."""
-
-    now: int
-    started: bool = False
-
-
-class _Executable:
-    """A function without its batch size. In a class it is a method, and each object has a size of its own."""
-
-    def __init__(self, function: Any, rules: _Rules, size: _Size | None = None) -> None:
-        # What tools read (``__name__``, ``__doc__``, the signature) is the function's.
-        functools.update_wrapper(self, function)
-        self._function, self._rules = function, rules
-        self._size = size or _Size(rules.starting)
-
-    @property
-    def batch_size(self) -> int:
-        """The size that the next call begins with."""
-        return self._size.now
-
-    @batch_size.setter
-    def batch_size(self, size: int) -> None:
-        self._size.now = as_batch_size(size, "batch_size")
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        if isinstance(self._function, _WRAPPERS):
-            return _Executable(self._function.__get__(instance, owner), self._rules, self._size)
-        if instance is None:
-            return self
-        return _Executable(types.MethodType(self._function, instance), self._rules, self._size_of(instance))
-
-    def _size_of(self, instance: Any) -> _Size:
-        """That of an object, which may hold another model than the next one; the class's where it takes none."""
-        own = getattr(instance, "__dict__", None)
-        if not isinstance(own, dict):
-            return self._size
-        return cast("_Size", own.setdefault(f"_vramwise_size_of_{name_of(self)}", _Size(self._size.now)))
-
-    def __reduce__(self) -> str:
-        # Found again by its name, as a function is.
-        return str(getattr(self, "__qualname__", self))
-
-    def __repr__(self) -> str:
-        return f"<{name_of(self)} with batch size {self.batch_size}>"
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        function, rules, size = self._function, self._rules, self._size
-        if isinstance(function, staticmethod):
-            function = function.__func__
-        _refuse_own_batch_size(function, args, kwargs)
-        ranks = Ranks(rules.group)
-        forced = forced_batch_size()
-        kept, key = KeptResults(), _key(rules.cache_key, rules.starting, ranks)
-        if not size.started and forced is None:
-            known = ranks.least([(kept.get(key) if rules.cache_key is not None else None) or 0])[0]
-            first = known or _predicted(rules.prediction, ranks, rules.smallest, rules.starting)
-            size.now = min(size.now, first or size.now)
-            size.started = True
-        trying, tried = forced or size.now, []
-        while True:
-            fits, result, error = _attempt(function, trying, args, kwargs, ranks)
-            if fits:
-                break
-            tried.append(trying)
-            smaller = 0 if forced else rules.reduce(trying)
-            if smaller >= trying:
-                raise ValueError(f"reduce_batch_size_fn made {smaller} of {trying}: the next size must be smaller")
-            if smaller < rules.smallest:
-                free_after_oom()
-                raise no_batch_fits(tried, rules.smallest, 0) from error
-            _log.warning("batch size %d ran out of memory; trying %d", trying, smaller)
-            size.now = trying = smaller
-            error = None
-        if rules.cache_key is not None and ranks.first() and forced is None:
-            kept.put(key, trying)
-        return result
-
-
-def _attempt(
-    function: Callable[..., Any], size: int, args: tuple[Any, ...], kwargs: dict[str, Any], ranks: Ranks
-) -> tuple[bool, Any, Exception | None]:
-    """One call, and what all ranks make of it: whether it fits, the result, the error.
-
-    Raises:
-        Exception: whatever the function raised that is not out of memory, when the other ranks know.
-    """
-    free_after_oom()
-    witness = OomWitness()
-    result: Any = None
-    failure: Exception | None = None
-    own = FINE
-    try:
-        result = function(size, *args, **kwargs)
-        refuse_coroutine(result, function, "find_executable_batch_size")
-    except Exception as error:
-        if not witness.saw_oom(error):
-            ranks.least([FAILED])
-            raise
-        own, failure = OUT_OF_MEMORY, error
-    # The rest of the clearing up comes with the next attempt, or with giving up.
-    release_frames(failure)
-    worst = ranks.least([own])[0]
-    if worst == FAILED:
-        raise OtherRankError(f"another rank failed with batch size {size}; its log says why")
-    if worst == FINE:
-        return True, result, None
-    del result
-    return False, None, failure
-
-
-def _refuse_own_batch_size(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Tells apart a caller who gives the batch size too, which would otherwise be an odd message about arguments."""
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        return
-    if not parameters:
-        raise TypeError(f"{name_of(function)} takes no parameter: its first must be the batch size")
-    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    catches_all = any(one.kind is one.VAR_POSITIONAL for one in parameters)
-    if (not catches_all and len(args) + 1 > len(positional)) or parameters[0].name in kwargs:
-        shown = ", ".join([*map(repr, args[1:]), *(f"{name}={value!r}" for name, value in kwargs.items())])
-        raise TypeError(
-            f"{name_of(function)} gets its first argument, the batch size, from find_executable_batch_size: "
-            f"call it without, as in {name_of(function).removesuffix('()')}({shown})"
-        )
-
-
-_GIVEN = "what reduce_batch_size_fn gives"
-
-
-def _reducer(reduce: Callable[..., int] | None) -> Callable[[int], int]:
-    if reduce is None:
-        return lambda size: int(size * 0.9)
-    if not callable(reduce):
-        raise TypeError(f"reduce_batch_size_fn is a function that gives the next size, not {reduce!r}")
-    try:
-        inspect.signature(reduce).bind(0)
-    except TypeError:
-        return lambda size: whole_number(reduce(), _GIVEN)
-    except ValueError:
-        pass
-    return lambda size: whole_number(reduce(size), _GIVEN)
-
-
-def _key(cache_key: str | None, starting: int, ranks: Ranks) -> dict[str, Any]:
-    return {"user": cache_key, "starting_batch_size": starting, "ranks": ranks.size, **surroundings()}
-
-
-def _predicted(prediction: Prediction | None, ranks: Ranks, lowest: int, highest: int) -> int | None:
-    """The first rank's prediction, for all."""
-    if prediction is None or lowest > highest:
-        return None
-    said = 1 << 62
-    if ranks.first():
-        said = predicted_batch_size(prediction, lowest=lowest, highest=highest, world_size=ranks.size) or 0
-    return ranks.least([said])[0] or None
 
 
 def predict_batch_size(

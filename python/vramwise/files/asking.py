@@ -71,30 +71,41 @@ def count(value: object, name: str, least: int = 0) -> int:
         raise ArgumentError(str(error)) from None
 
 
-def one_of(value: object, name: str, known: Sequence[str]) -> str:
-    """A word that an option takes.
-
-    Raises:
-        ArgumentError: it is another one.
-    """
-    if not isinstance(value, str) or value not in known:
-        shown = ", ".join(repr(word) for word in known[:-1])
-        raise ArgumentError(f"{name}={value!r}: write {shown} or {known[-1]!r}")
-    return value
+# What options take that only numbers, words or texts make sense for; numbers with the least one.
+_COUNTS = {"frames": 1, "top": 0, "first": 0, "last": 0, "candidates": 1, "jitter": 0, "seed": 0}
+_WORDS = {
+    "by": ("stack", "module", "stream", "pool", "size", "category", "phase"),
+    "allocator": ("pytorch", "vramwise"),
+}
+_TEXTS = {
+    "conf": "settings, such as 'max_split_size_mb:128'",
+    "marker": "the name of an annotation",
+    # As a number, 2.10 is 2.1.
+    "torch": "a version, such as '2.10'",
+}
 
 
 def as_options(**options: object) -> list[str]:
     """Options as the program takes them; those that are ``None`` are left out.
 
     Raises:
-        TypeError: ``torch`` is no text.
+        TypeError: one is of a kind that it cannot have.
+        ArgumentError: a number is too small, or a word is another than those that there are.
     """
-    given = {name: value for name, value in options.items() if value is not None}
-    version = given.get("torch", "")
-    if not isinstance(version, str):
-        # As a number, 2.10 is 2.1.
-        raise TypeError(f"torch is a version as a text, such as '2.10', not {version!r}")
-    return [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+    given = {name: _checked(name, value) for name, value in options.items() if value is not None}
+    program = {python: name for name, python in _NAMES.items()}
+    return [f"--{program.get(name, name).replace('_', '-')}={value}" for name, value in given.items()]
+
+
+def _checked(name: str, value: object) -> object:
+    if name in _COUNTS:
+        return count(value, name, _COUNTS[name])
+    if name in _WORDS and value not in _WORDS[name]:
+        *first, last = map(repr, _WORDS[name])
+        raise ArgumentError(f"{name}={value!r}: write {', '.join(first)} or {last}")
+    if name in _TEXTS and not isinstance(value, str):
+        raise TypeError(f"{name} is a text: {_TEXTS[name]}; not {value!r}")
+    return value
 
 
 def typed(report: type[Report], answer: Answer) -> Report:

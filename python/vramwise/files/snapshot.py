@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .. import _html
 from .._numbers import whole_number
@@ -22,7 +22,8 @@ from ..reports import (
     TuneReport,
     ValidateReport,
 )
-from .asking import Answer, as_options, ask, count, one_of, typed
+from .asking import Answer, as_options, ask, count, typed
+from .spans import Span
 from .tables import Table
 
 if TYPE_CHECKING:
@@ -31,24 +32,6 @@ if TYPE_CHECKING:
 StrPath = str | os.PathLike[str]
 Size = int | str
 """Bytes, or a text such as ``"40GiB"``."""
-
-
-_GROUPS = ("stack", "module", "stream", "pool", "size", "category", "phase")
-_ALLOCATORS = ("pytorch", "vramwise")
-
-
-class Span(NamedTuple):
-    """A block of the program that an annotation names, as events of the history.
-
-    Attributes:
-        name: as the program gave it.
-        first: its first event.
-        last: the first event behind it.
-    """
-
-    name: str
-    first: int
-    last: int
 
 
 class Snapshot:
@@ -134,17 +117,15 @@ class Snapshot:
         """
         options = as_options(
             at=at,
-            by=one_of(by, "by", _GROUPS),
-            frames=count(frames, "frames", 1),
+            by=by,
+            frames=frames,
             capacity=capacity,
             rules=None if rules is None else os.fspath(rules),
-            top=count(top, "top"),
+            top=top,
             device=self._checked(device),
             torch=torch,
-            **{
-                "from": None if first is None else count(first, "first"),
-                "to": None if last is None else count(last, "last"),
-            },
+            first=first,
+            last=last,
         )
         return typed(InspectReport, self._ask("inspect", options))
 
@@ -183,15 +164,8 @@ class Snapshot:
             NoHistoryError: The file has no history.
             ArgumentError: An argument means nothing for this file.
         """
-        if conf is not None and not isinstance(conf, str):
-            raise TypeError(f"conf is a text such as 'max_split_size_mb:128', not {conf!r}")
         options = as_options(
-            conf=conf,
-            capacity=capacity,
-            allocator=None if allocator is None else one_of(allocator, "allocator", _ALLOCATORS),
-            total=total,
-            device=self._checked(device),
-            torch=torch,
+            conf=conf, capacity=capacity, allocator=allocator, total=total, device=self._checked(device), torch=torch
         )
         if conf_at is not None and not isinstance(conf_at, Mapping):
             raise TypeError(f"conf_at is a mapping from events to settings, not {conf_at!r}")
@@ -244,9 +218,9 @@ class Snapshot:
         """
         options = as_options(
             capacity=capacity,
-            candidates=None if candidates is None else count(candidates, "candidates", 1),
-            jitter=count(jitter, "jitter"),
-            seed=count(seed, "seed"),
+            candidates=candidates,
+            jitter=jitter,
+            seed=seed,
             plot=None if plot is None else os.fspath(plot),
             total=total,
             device=self._checked(device),
@@ -292,12 +266,7 @@ class Snapshot:
             ArgumentError: An argument means nothing for this file.
         """
         options = as_options(
-            capacity=capacity,
-            total=total,
-            frames=count(frames, "frames", 1),
-            top=count(top, "top"),
-            device=self._checked(device),
-            torch=torch,
+            capacity=capacity, total=total, frames=frames, top=top, device=self._checked(device), torch=torch
         )
         return typed(ExplainReport, self._ask("explain", options))
 
@@ -313,9 +282,7 @@ class Snapshot:
             NoHistoryError: The file has no history.
             ArgumentError: No annotation is called so.
         """
-        if marker is not None and not isinstance(marker, str):
-            raise TypeError(f"marker is the name of an annotation, not {marker!r}")
-        options = as_options(marker=marker, frames=count(frames, "frames", 1), device=self._checked(device))
+        options = as_options(marker=marker, frames=frames, device=self._checked(device))
         return typed(LeaksReport, self._ask("leaks", options))
 
     def diff(
@@ -342,46 +309,19 @@ class Snapshot:
             ArgumentError: An argument means nothing for these files.
         """
         _refuse_others(other)
-        options = as_options(
-            by=one_of(by, "by", _GROUPS),
-            frames=count(frames, "frames", 1),
-            top=count(top, "top"),
-            device=self._checked(device),
-            torch=torch,
-        )
+        options = as_options(by=by, frames=frames, top=top, device=self._checked(device), torch=torch)
         return typed(DiffReport, ask("diff", options, [self.name, other.name], [self, other]))
 
     def events(self, *, device: int | None = None) -> Table:
-        """The history as a table, one row an event, oldest first.
-
-        Args:
-            device: the only one that is wanted; without it, all.
-
-        Raises:
-            ArgumentError: There is no such device.
-        """
+        """The history as a table, one row an event, oldest first; of one ``device``, or of all."""
         return Table(self._recording.table("events", self._checked(device)))
 
     def blocks(self, *, device: int | None = None) -> Table:
-        """The blocks that were there when the snapshot was taken, as a table.
-
-        Args:
-            device: the only one that is wanted; without it, all.
-
-        Raises:
-            ArgumentError: There is no such device.
-        """
+        """The blocks that were there when the snapshot was taken, as a table; of one ``device``, or of all."""
         return Table(self._recording.table("blocks", self._checked(device)))
 
     def segments(self, *, device: int | None = None) -> Table:
-        """The segments that were there when the snapshot was taken, as a table.
-
-        Args:
-            device: the only one that is wanted; without it, all.
-
-        Raises:
-            ArgumentError: There is no such device.
-        """
+        """The segments that were there when the snapshot was taken, as a table; of one ``device``, or of all."""
         return Table(self._recording.table("segments", self._checked(device)))
 
     def spans(self, *, device: int | None = None) -> list[Span]:
