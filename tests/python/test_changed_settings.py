@@ -70,8 +70,10 @@ class OnTheEmulatedDevice(unittest.TestCase):
     def test_inspect_and_explain_read_it(self):
         done = emulated.vramwise("inspect", self.file, "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
-        done = emulated.vramwise("explain", self.file, "--capacity", "300MiB")
-        self.assertIn("the settings changed in mid-run", done.stdout + done.stderr)
+        report = json.loads(emulated.vramwise("explain", self.file, "--capacity", "600MiB", "--json").stdout)
+        device = report["snapshots"][0]
+        self.assertEqual((device["exact"], device["fails"]), (True, True), device["not_exact_reason"])
+        self.assertIn("the settings changed in mid-run", json.dumps(report))
 
 
 class WithoutPytorch(unittest.TestCase):
