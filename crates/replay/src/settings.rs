@@ -2,7 +2,7 @@
 
 use vramwise_model::settings::{self, Config};
 use vramwise_trace::{DeviceTrace, RecordedSettings, SettingsBefore, Snapshot};
-use vramwise_types::TorchVersion;
+use vramwise_types::{Action, TorchVersion};
 
 use crate::recording::VerifyOptions;
 
@@ -39,7 +39,8 @@ pub fn recorded_under(snapshot: &Snapshot, device: &DeviceTrace, version: TorchV
     let last = snapshot.settings.as_ref();
     let told = snapshot.recorder.as_ref().and_then(|note| note.settings.as_ref());
     let Some(told) = told.filter(|_| !last.is_some_and(RecordedSettings::of_drop_in)) else {
-        let (config, notes) = recorded_config(last, version);
+        let (config, mut notes) = recorded_config(last, version);
+        notes.extend(seen_change(last, device));
         return Under { config, changes: Vec::new(), notes };
     };
     let times = &device.events.time_us;
@@ -101,6 +102,17 @@ pub fn recorded_under(snapshot: &Snapshot, device: &DeviceTrace, version: TorchV
         notes.push(format!("the settings changed in mid-run, before event {}", named.join(", ")));
     }
     Under { config, changes, notes }
+}
+
+/// A change that no note tells of and that shows all the same: memory is mapped only where expandable segments are on.
+fn seen_change(last: Option<&RecordedSettings>, device: &DeviceTrace) -> Option<String> {
+    let last = last.filter(|s| !s.expandable_segments && !s.of_drop_in())?;
+    let map = device.events.action.iter().position(|action| *action == Action::SegmentMap)?;
+    Some(format!(
+        "expandable segments are off in the recorded settings '{}', but event {map} maps memory for one: the settings \
+         changed in mid-run, and the file does not say when (--conf with --conf-at EVENT=SETTINGS can)",
+        last.conf
+    ))
 }
 
 /// The recorded settings as the allocator used them, with what had to be assumed.

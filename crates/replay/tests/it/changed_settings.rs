@@ -44,7 +44,12 @@ fn noted(mut snapshot: Snapshot, times: [u64; 2]) -> Snapshot {
 #[test]
 fn changes_that_the_recorder_noted_are_applied_at_their_events() {
     let (plain, times) = changed();
-    assert!(!verify(&plain).0.is_exact(), "the last settings alone do not explain the history");
+    let (alone, notes) = verify(&plain);
+    assert!(!alone.is_exact(), "the last settings alone do not explain the history");
+    assert!(
+        notes.iter().any(|n| n.contains("--conf-at")),
+        "a change that shows is told: {notes:?}"
+    );
     let (recording, notes) = verify(&noted(plain, times));
     assert!(recording.is_exact(), "{:?}", recording.first_divergence);
     assert!(
