@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
 import sys
 import sysconfig
+import threading
+from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from .errors import NotAvailableError
 
@@ -59,3 +65,61 @@ def environment() -> dict[str, str]:
     if LIBRARIES.is_dir():
         environ.setdefault("VRAMWISE_LIB_DIR", str(LIBRARIES))
     return environ
+
+
+def run(line: Sequence[str], *, timeout: float | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Runs the program and waits; where SIGTERM ends this process meanwhile, so does the program with its children.
+
+    A process without a handler for SIGTERM ends at once, and its children would run on. A handler of the caller's is
+    left alone, and threads other than the main one can set none.
+
+    Args:
+        line: the program and its arguments.
+        timeout: seconds that it may take; ``None`` for any time.
+        **options: as for :class:`subprocess.Popen`.
+
+    Raises:
+        OSError: it cannot be started.
+        subprocess.TimeoutExpired: it took longer.
+    """
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    with subprocess.Popen(list(line), **options) as child:
+        if ours:
+            signal.signal(signal.SIGTERM, _terminated)
+        try:
+            output, errors = child.communicate(timeout=timeout)
+        except KeyboardInterrupt:
+            # A terminal has told the program too, which ends its own children, and needs a moment for it.
+            _stop(child, ask=False)
+            raise
+        except BaseException as error:
+            _stop(child, ask=True)
+            if isinstance(error, _TerminatedError):
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                os.kill(os.getpid(), signal.SIGTERM)
+            raise
+        finally:
+            if ours:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    return subprocess.CompletedProcess(list(line), child.returncode, output, errors)
+
+
+# Seconds between asking the program to end and ending it.
+_GRACE = 30
+
+
+class _TerminatedError(BaseException):
+    """SIGTERM came while a child ran; seen by nobody outside."""
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    raise _TerminatedError
+
+
+def _stop(child: subprocess.Popen[str], *, ask: bool) -> None:
+    if ask:
+        child.terminate()
+    try:
+        child.wait(_GRACE)
+    except subprocess.TimeoutExpired:
+        child.kill()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from ._program import environment as program_environment
+from ._program import run as run_program
 from .batch_size.predict import find_program
 
 _OPTION = "--vramwise-rehearse"
@@ -29,6 +29,10 @@ def run(words: list[str], wish: str, status_file: str) -> int:
     if program is None:
         return _refuse("the program vramwise was not found: install it, or name it in VRAMWISE_BIN")
     words, gpu, memory = arguments(words, wish)
+    if memory == "":
+        return _refuse(
+            f"no size stands behind the colon of {gpu or ''}: (write it as in a100:24GiB, or leave out the colon)"
+        )
     line = [program, "rehearse", "--values", "one"]
     line += ["--gpu", gpu] if gpu else []
     line += ["--memory", memory] if memory else []
@@ -37,7 +41,7 @@ def run(words: list[str], wish: str, status_file: str) -> int:
         environment = {**program_environment(), status_file: str(path)}
         child = [*line, "--", sys.executable, "-m", "pytest", *words]
         try:
-            ended = subprocess.run(child, env=environment, check=False).returncode
+            ended = run_program(child, env=environment).returncode
         except OSError as error:
             return _refuse(f"{program} cannot be run: {error}")
         except KeyboardInterrupt:
@@ -49,7 +53,7 @@ def run(words: list[str], wish: str, status_file: str) -> int:
 
 
 def arguments(words: list[str], wish: str) -> tuple[list[str], str | None, str | None]:
-    """Pytest's arguments without the option, the card, and its memory.
+    """Pytest's arguments without the option, the card, and its memory, which is empty where a colon has none behind it.
 
     Where the option stands alone, the word behind it is an argument of pytest, though the parser took it for the value.
 
@@ -62,7 +66,9 @@ def arguments(words: list[str], wish: str) -> tuple[list[str], str | None, str |
     values = [word.split("=", 1)[1] for word in words if word.startswith(_OPTION + "=")]
     # From an ini file or PYTEST_ADDOPTS, the value is all there is to see.
     value = values[-1] if values else "" if _OPTION in words else wish
-    gpu, _, memory = value.partition(":")
+    gpu, colon, memory = value.partition(":")
+    if colon and not memory.strip():
+        return rest, gpu or None, ""
     if not memory and _SIZE.fullmatch(gpu):
         gpu, memory = "", gpu
     return rest, gpu or None, memory or None

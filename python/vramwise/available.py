@@ -72,7 +72,10 @@ class Headroom:
         return max(0, self.total_bytes - self.free_bytes - self.reserved_bytes)
 
     def fits(self, size: float | str) -> bool:
-        """Whether one request of so many bytes (or ``"2GiB"``) would succeed now.
+        """Whether one request would succeed now.
+
+        Args:
+            size: bytes, or a text such as ``"2GiB"``.
 
         >>> Headroom(0, 0, 100, 10, None, 60, 50, 0, 10, 0, 10, 0, 20, 10).fits(11)
         False

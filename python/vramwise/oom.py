@@ -111,6 +111,9 @@ def is_oom_error(exc: BaseException | None) -> bool:
     a multiprocessor has, a request for more than 2^60 bytes (a size computed wrongly), and texts that a full card
     causes as well as other things, such as ``CUBLAS_STATUS_NOT_INITIALIZED``. :class:`OomWitness` judges the latter.
 
+    Args:
+        exc: the exception; ``None`` is none.
+
     >>> is_oom_error(RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB."))
     True
     >>> is_oom_error(RuntimeError("mat1 and mat2 shapes cannot be multiplied (8x16 and 8x8)"))
@@ -202,7 +205,11 @@ class OomWitness:
         self._before = _allocator_failures()
 
     def saw_oom(self, exc: BaseException | None) -> bool:
-        """Whether the exception is out of memory, by itself or with what was seen."""
+        """Whether an exception is out of memory, by itself or with what was seen.
+
+        Args:
+            exc: the exception that the work ended with; ``None`` where it ended well.
+        """
         if is_oom_error(exc):
             return True
         open_texts = (one for one in _chain(exc) if isinstance(one, RuntimeError) and not _members(one))
@@ -246,6 +253,9 @@ def release_frames(exc: BaseException | None) -> None:
     As long as an exception is referred to, its traceback keeps every frame, and each frame its tensors. Afterwards the
     traceback still names files and lines; variables are gone from it. Functions that still run keep theirs: whoever
     catches the exception must not hold tensors of the failed attempt himself.
+
+    Args:
+        exc: the exception; ``None`` is none.
     """
     pending: list[BaseException | None] = [exc]
     seen: set[int] = set()
@@ -310,7 +320,12 @@ def _reserved_bytes() -> int:
 
 
 def add_note(exc: BaseException, note: str) -> None:
-    """``exc.add_note``; on Python 3.10, whose tracebacks show no notes, also a warning."""
+    """``exc.add_note``; on Python 3.10, whose tracebacks show no notes, also a warning.
+
+    Args:
+        exc: the exception.
+        note: what is added to it.
+    """
     if hasattr(exc, "add_note"):
         exc.add_note(note)
     else:

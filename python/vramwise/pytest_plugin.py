@@ -57,7 +57,7 @@ def pytest_addoption(parser: Any) -> None:
         "--vramwise-report",
         default=None,
         metavar="FILE",
-        help="write the peaks of GPU memory of each test to FILE, as JSON",
+        help="write the peaks of GPU memory of each test to FILE, as JSON; its folder is made, as for --junitxml",
     )
 
 

@@ -12,6 +12,7 @@ import emulated
 sys.path.insert(0, str(emulated.PACKAGE))
 
 import vramwise
+from vramwise.callbacks._hooks import Hooks
 from vramwise.callbacks.loop import steps
 
 
@@ -90,6 +91,19 @@ class Loops(unittest.TestCase):
 
     def test_without_anything_it_is_the_loop_itself(self):
         self.assertEqual(list(steps(range(3))), [0, 1, 2])
+
+
+class EvaluationsOfTheirOwn(unittest.TestCase):
+    def test_behind_the_training_the_settings_before_it_come_back(self):
+        noted = Noted()
+        hooks = Hooks(schedule=noted.schedule())
+        for _ in range(2):
+            hooks.begin_evaluation()
+            hooks.end_evaluation()
+            hooks.begin()
+            hooks.end()
+        alone, training = ["eval", "restore"], ["begin", "train", "restore"]
+        self.assertEqual(noted.told, [*alone, *training, *alone, *training])
 
 
 class TheTrainerOfTransformers(unittest.TestCase):

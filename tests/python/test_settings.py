@@ -99,6 +99,19 @@ class EachRelease(unittest.TestCase):
                 vramwise.set_allocator_settings("max_split_size_mb:128")
                 self.assertEqual(torch.calls, [(expected, "max_split_size_mb:128")])
 
+    def test_what_outlives_a_string_is_put_back_after_each_phase(self):
+        torch = self.use(fake_torch(names=("_accelerator_setAllocatorSettings",)))
+        schedule = vramwise.SettingsSchedule({"eval": "expandable_segments:True"})
+        before, phase = "max_split_size_mb:64", "expandable_segments:True,max_split_size_mb:64"
+        for _ in range(2):
+            with schedule.phase("eval"):
+                pass
+        with schedule:
+            schedule.enter("eval")
+        told = [call[1] for call in torch.calls]
+        back = phase.replace("True", "False")
+        self.assertEqual(told, [phase, back, before] * 3)
+
     def test_another_allocator_has_settings_of_its_own(self):
         torch = self.use(fake_torch(names=("_accelerator_setAllocatorSettings",)))
         torch.cuda.get_allocator_backend = lambda: "vramwise"

@@ -101,8 +101,8 @@ pub fn slice(
     device: Option<u32>,
     range: Range<usize>,
 ) -> Result<Snapshot, Failure> {
-    let (number, _) = input::device_or_first(snapshot, name, device)?;
-    let options = commands::slice::options(snapshot, None, None);
+    let (number, device) = input::device_or_first(snapshot, name, device)?;
+    let options = commands::slice::options(snapshot, device, None, None);
     commands::slice::cut(snapshot, name, number, range, &options).map(|sliced| sliced.snapshot)
 }
 

@@ -17,6 +17,9 @@ pub(crate) fn read(path: &Path, context: &Context) -> Result<Arc<Snapshot>, Fail
     if let Some(Content::Snapshot(snapshot)) = context.given(path) {
         return Ok(snapshot);
     }
+    if path.is_dir() {
+        return Err(is_directory(path));
+    }
     let options = ReadOptions::default();
     let read = if path.as_os_str() == "-" {
         vramwise_trace::read_reader(std::io::stdin().lock(), &options)
@@ -24,6 +27,27 @@ pub(crate) fn read(path: &Path, context: &Context) -> Result<Arc<Snapshot>, Fail
         vramwise_trace::read_path(path, &options)
     };
     read.map(Arc::new).map_err(|error| Failure::unreadable(path, error))
+}
+
+/// Names of files that an error shows.
+const SHOWN: usize = 5;
+
+/// A directory where one file is looked at: says which files are there.
+fn is_directory(path: &Path) -> Failure {
+    let found = vramwise_trace::list_inputs(path).unwrap_or_default();
+    let Some(last) = found.last() else {
+        return Failure::new("is a directory; name one of the files in it")
+            .at(shown(path))
+            .hint("there is no snapshot in it: they end in .pickle, .pkl or .json, with .gz or .zst behind it or not");
+    };
+    let mut names: Vec<String> = found.iter().take(SHOWN).map(|file| shown(file)).collect();
+    if let Some(more) = found.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        names.push(format!("{more} more, the last of which is {}", shown(last)));
+    }
+    Failure::new("is a directory; name one of the files in it").at(shown(path)).hint(format!(
+        "there are {}; vramwise ranks, tune, leaks and explain take all of them together",
+        names.join(", ")
+    ))
 }
 
 /// The files that the user named; a directory stands for the snapshots in it, by rank, or where it has none,

@@ -10,9 +10,7 @@ use std::sync::Arc;
 
 use vramwise_analyze::peak::{self, At, Options};
 use vramwise_model::stats::{Family, Stats};
-use vramwise_replay::{
-    Addresses, Conditions, Op, Program, Recording, VerifyOptions, recorded_config, what_if,
-};
+use vramwise_replay::{Addresses, Conditions, Op, Program, Recording, recorded_under, what_if};
 use vramwise_trace::ReadOptions;
 use vramwise_types::TorchVersion;
 
@@ -95,7 +93,6 @@ pub fn look(path: &Path, torch: &str, card: Option<u64>) -> Result<Vec<Evidence>
     let version = version_of(torch).or(snapshot.version_guess).unwrap_or_default();
     let options = Options { at: At::Peak, frames: 1, ..Options::new(version) };
     let Ok(inspection) = peak::inspect(&snapshot, &options) else { return Ok(Vec::new()) };
-    let (config, _) = recorded_config(snapshot.settings.as_ref(), version);
     let found = inspection.devices.iter().map(|inspected| {
         let holder = |group: &peak::Group| Holder {
             place: group.label.clone(),
@@ -103,7 +100,8 @@ pub fn look(path: &Path, torch: &str, card: Option<u64>) -> Result<Vec<Evidence>
             blocks: group.blocks,
         };
         let device = &snapshot.devices[inspected.device as usize];
-        let mut verify = VerifyOptions::new(config.clone(), version);
+        let under = recorded_under(&snapshot, device, version);
+        let mut verify = under.verify(version);
         let mut limits = [None, card].into_iter().take(if card.is_some() { 2 } else { 1 });
         let exact = limits.find_map(|limit| {
             verify.limit = limit;
@@ -118,7 +116,8 @@ pub fn look(path: &Path, torch: &str, card: Option<u64>) -> Result<Vec<Evidence>
             ranges: exact.map(|recording| {
                 let conditions = Conditions {
                     limit: recording.limit,
-                    ..Conditions::new(config.clone(), recording.version)
+                    changes: under.changes.clone(),
+                    ..Conditions::new(under.config.clone(), recording.version)
                 };
                 ranges(&recording, &conditions)
             }),

@@ -44,7 +44,7 @@ impl<'a> Cuts<'a> {
 
     /// The last event up to `event` at which an operation begins.
     pub fn begin_before(&self, event: usize) -> usize {
-        let entry = self.entry_at(event);
+        let entry = self.history.entry_at(event);
         let begin = (0..=entry).rev().find(|i| self.is_boundary(*i)).unwrap_or(0);
         // Entries that are not the allocator's own may be cut off anywhere.
         if begin == entry { event } else { self.history.event_of(begin) }
@@ -52,7 +52,7 @@ impl<'a> Cuts<'a> {
 
     /// The first event from `event` on at which an operation begins; the number of events if none does.
     pub fn begin_after(&self, event: usize) -> usize {
-        let (entry, end) = (self.entry_at(event), self.history.len());
+        let (entry, end) = (self.history.entry_at(event), self.history.len());
         let begin = (entry..end).find(|i| self.is_boundary(*i)).unwrap_or(end);
         match begin {
             begin if begin == entry => event,
@@ -74,7 +74,7 @@ impl<'a> Cuts<'a> {
             };
             return Ok(Cut { state, exact: true });
         }
-        let entry = self.entry_at(event);
+        let entry = self.history.entry_at(event);
         let Solved { setup, run, pools } = &self.solved;
         let reproduced = run.mismatch.is_none() || entry < run.reached;
         let (segments, exact) = if reproduced && self.history.absurd.is_none() {
@@ -96,20 +96,6 @@ impl<'a> Cuts<'a> {
         };
         let state = tables::state(&segments, &self.history.streams, pools.ids());
         Ok(Cut { state: self.with_stacks(state, event), exact })
-    }
-
-    /// The allocator's first entry from an event on.
-    fn entry_at(&self, event: usize) -> usize {
-        let (mut low, mut high) = (0, self.history.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.history.event_of(middle) < event {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
     }
 
     fn is_boundary(&self, entry: usize) -> bool {

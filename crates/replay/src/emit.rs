@@ -5,7 +5,9 @@ use std::cell::RefCell;
 use rustc_hash::FxHashMap;
 use vramwise_model::device::Device;
 use vramwise_model::{Allocator, Entry, Recorder, SegmentView};
-use vramwise_trace::{BlockState, DeviceTrace, Events, RecordedSettings, Snapshot, StackId};
+use vramwise_trace::{
+    BlockState, DeviceTrace, Events, RecordedSettings, RecorderNote, Snapshot, StackId,
+};
 use vramwise_types::Action;
 
 use crate::recording::Recording;
@@ -40,7 +42,8 @@ pub fn replayed_snapshot(
         devices,
         settings: Some(settings(conditions)),
         annotations: source.annotations.clone(),
-        recorder: source.recorder.clone(),
+        // The changes of settings that it tells of are the recording's, not those of this replay.
+        recorder: source.recorder.clone().map(|note| RecorderNote { settings: None, ..note }),
         strings: source.strings.clone(),
         stacks: source.stacks.clone(),
         version_guess: Some(conditions.version),

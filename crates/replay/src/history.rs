@@ -121,6 +121,20 @@ impl History {
         self.entries.len()
     }
 
+    /// The first entry at event `event` of the file's history or behind it.
+    pub(crate) fn entry_at(&self, event: usize) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.event_of(middle) < event {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
     /// The position in the file's history of entry `i`.
     pub(crate) fn event_of(&self, i: usize) -> usize {
         let at = self.skipped.partition_point(|s| s.0 as usize <= i);

@@ -32,7 +32,7 @@ pub use drop_in::{DropIn, drop_in};
 pub use emit::replayed_snapshot;
 pub use program::{Op, Program, ReleaseScope};
 pub use recording::{Agreement, Agreements, Recording, VerifyOptions};
-pub use settings::recorded_config;
+pub use settings::{Under, recorded_config, recorded_under};
 pub use vramwise_arena::Params as DropInParams;
 pub use what_if::{
     ANY_CARD, Addresses, Conditions, Observer, OutOfMemory, Outcome, Unobserved, what_if,

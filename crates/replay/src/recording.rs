@@ -257,10 +257,7 @@ fn setup(
     options: &VerifyOptions,
     assumptions: &mut Vec<String>,
 ) -> Setup {
-    let entry_of = |event: usize| {
-        (0..=history.len()).find(|i| history.event_of(*i) >= event).unwrap_or(history.len())
-    };
-    let changes = options.changes.iter().map(|(e, c)| (entry_of(*e), c.clone())).collect();
+    let changes = options.changes.iter().map(|(e, c)| (history.entry_at(*e), c.clone())).collect();
     let mut start = Vec::new();
     let empty = crate::start::begins_empty(history, device);
     if !empty && history.len() > 0 {

@@ -46,7 +46,7 @@ pub use read::{
 };
 pub use snapshot::{
     Annotation, Block, BlockState, DeviceTrace, Events, Producer, RecordedSettings, RecorderNote,
-    Segment, SegmentKind, Snapshot, Warning,
+    Segment, SegmentKind, SettingsBefore, SettingsChanges, Snapshot, Warning,
 };
 pub use tables::{Frame, FrameId, StackId, StackTable, StringId, StringTable};
 pub use write::{write_json, write_pickle};

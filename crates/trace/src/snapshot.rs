@@ -218,10 +218,36 @@ impl RecordedSettings {
 }
 
 /// What vramwise's recorder says of a file that it wrote.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecorderNote {
     /// The last steps whose allocations have stacks, as its marks number them; `None` where all have.
     pub steps_with_stacks: Option<Vec<u64>>,
+    /// Changes of the allocator's settings in mid-run; `None` where there were none.
+    pub settings: Option<SettingsChanges>,
+}
+
+/// Settings that the program changed while it was recorded. `allocator_settings` of the file are the last ones.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SettingsChanges {
+    /// What was in force before the first change.
+    pub before: SettingsBefore,
+    /// When each change was made (Unix time in microseconds), and the string that was set; in order of time.
+    pub changes: Vec<(u64, String)>,
+}
+
+/// What is known of the settings before the first change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SettingsBefore {
+    /// The string alone: PyTorch before 2.11 does not tell the values without copying its history.
+    Text(String),
+    /// String and values.
+    Values(RecordedSettings),
+}
+
+impl Default for SettingsBefore {
+    fn default() -> Self {
+        Self::Text(String::new())
+    }
 }
 
 /// Who wrote a file.

@@ -9,4 +9,12 @@ from __future__ import annotations
 from ._engine import DriverCalls
 from ._install import AllocatorStatus, allocator_status, driver_calls, install_allocator, movable_bytes, set_settings
 
-__all__ = ["AllocatorStatus", "DriverCalls", "allocator_status", "driver_calls", "install_allocator", "movable_bytes", "set_settings"]
+__all__ = [
+    "AllocatorStatus",
+    "DriverCalls",
+    "allocator_status",
+    "driver_calls",
+    "install_allocator",
+    "movable_bytes",
+    "set_settings",
+]

@@ -86,7 +86,11 @@ def install_allocator(settings: Settings | None = None, *, required: bool = Fals
 
 
 def set_settings(device: int | str, text: str) -> None:
-    """Changes the allocator's settings of one device ("cuda:1", 1, or "cuda" for all), also while it runs.
+    """Changes the allocator's settings of one device, also while it runs.
+
+    Args:
+        device: ``"cuda:1"``, ``1``, or ``"cuda"`` for all.
+        text: the settings, as in ``VRAMWISE_ALLOCATOR``.
 
     Raises:
         SettingsError: they make no sense; nothing was changed.

@@ -1,7 +1,8 @@
 """Finds the largest batch that trains on this card, by trying.
 
-``finder`` has what is called, ``search`` the form without a function, ``trials`` what is tried. ``bracket`` decides
-purely which size is next, ``predict`` asks the emulated card, ``results`` keeps answers.
+``finder`` has what is called, ``executable`` what the decorator makes, ``search`` the form without a function,
+``trials`` what is tried. ``bracket`` decides purely which size is next, ``predict`` asks the emulated card, ``results``
+keeps answers.
 """
 
 from __future__ import annotations

@@ -6,20 +6,17 @@ and optimizer step, not with a forward pass: :class:`TrainingTrial` is such a tr
 
 from __future__ import annotations
 
-import functools
-import inspect
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, overload
 
-from .._numbers import whole_number
-from .._ranks import FAILED, FINE, OUT_OF_MEMORY, Ranks
-from ..errors import OtherRankError, VramwiseError
-from ..oom import OomWitness, free_after_oom, release_frames
-from .predict import Prediction, as_prediction, ask_fit, forced_batch_size, predicted_batch_size
-from .results import KeptResults, surroundings
+from ..errors import VramwiseError
+from .deferred import refuse_coroutine, refuse_deferred
+from .executable import WRAPPERS, Executable, Rules, reducer
+from .predict import Prediction, as_prediction, ask_fit
 from .search import BatchSizeResult, BatchSizeSearch, no_batch_fits
+from .search import batch_size as as_batch_size
 
 _log = logging.getLogger("vramwise.batch_size")
 
@@ -89,143 +86,37 @@ def find_executable_batch_size(
             :class:`BatchSizeSearch`.
         group: the process group whose ranks must agree; ``None`` for all of them.
 
+    Above a method, the batch size is the first parameter behind ``self``, and each object has a size of its own
+    (``trainer.train.batch_size``). Above ``@classmethod`` or ``@staticmethod`` it works too; write it as the upper one.
+
     Raises:
         NoBatchFitsError: (also a ``RuntimeError``) the next size would be below ``min_batch_size``.
         OtherRankError: another rank failed with another error.
-        TypeError: the caller gave the batch size too; a size is no whole number.
-        ValueError: the reduced size is not smaller.
+        TypeError: the caller gave the batch size too; a size is no whole number; the function is a generator or
+            async, which runs nothing when it is called.
+        ValueError: a size that cannot be, such as a ``min_batch_size`` above the first; the reduced size is not
+            smaller.
     """
-    if function is not None and not callable(function):
+    if function is not None and not callable(function) and not isinstance(function, WRAPPERS):
         raise TypeError(f"{function!r} is no function; give the batch size as starting_batch_size={function!r}")
-    starting_batch_size, min_batch_size = _sizes(starting_batch_size, min_batch_size)
-    prediction = as_prediction(predict)
-    reduce = _reducer(reduce_batch_size_fn)
+    starting_batch_size = as_batch_size(starting_batch_size, "starting_batch_size")
+    min_batch_size = as_batch_size(min_batch_size, "min_batch_size")
+    if min_batch_size > starting_batch_size:
+        raise ValueError(
+            f"min_batch_size is {min_batch_size}, more than starting_batch_size, {starting_batch_size}, the largest "
+            "size that is tried"
+        )
+    if cache_key is not None and not isinstance(cache_key, str):
+        raise TypeError(f"cache_key is a text that names what decides about memory, not {cache_key!r}")
+    rules = Rules(
+        starting_batch_size, min_batch_size, reducer(reduce_batch_size_fn), cache_key, as_prediction(predict), group
+    )
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        started = False
-
-        @functools.wraps(function)
-        def run(*args: Any, **kwargs: Any) -> Any:
-            nonlocal started
-            _refuse_own_batch_size(function, args, kwargs)
-            ranks = Ranks(group)
-            forced = forced_batch_size()
-            kept, key = KeptResults(), _key(cache_key, starting_batch_size, ranks)
-            if not started and forced is None:
-                known = ranks.least([(kept.get(key) if cache_key is not None else None) or 0])[0]
-                first = known or _predicted(prediction, ranks, min_batch_size, starting_batch_size)
-                run.batch_size = min(starting_batch_size, first or starting_batch_size)  # type: ignore[attr-defined]
-                started = True
-            size, tried = forced or run.batch_size, []  # type: ignore[attr-defined]
-            while True:
-                fits, result, error = _attempt(function, size, args, kwargs, ranks)
-                if fits:
-                    break
-                tried.append(size)
-                smaller = 0 if forced else reduce(size)
-                if smaller >= size:
-                    raise ValueError(f"reduce_batch_size_fn made {smaller} of {size}: the next size must be smaller")
-                if smaller < min_batch_size:
-                    free_after_oom()
-                    raise no_batch_fits(tried, min_batch_size, 0) from error
-                _log.warning("batch size %d ran out of memory; trying %d", size, smaller)
-                run.batch_size = size = smaller  # type: ignore[attr-defined]
-                error = None
-            if cache_key is not None and ranks.first() and forced is None:
-                kept.put(key, size)
-            return result
-
-        run.batch_size = starting_batch_size  # type: ignore[attr-defined]
-        return run
+    def decorate(function: Callable[..., Any]) -> Any:
+        refuse_deferred(function, "find_executable_batch_size")
+        return Executable(function, rules)
 
     return decorate if function is None else decorate(function)
-
-
-def _attempt(
-    function: Callable[..., Any], size: int, args: tuple[Any, ...], kwargs: dict[str, Any], ranks: Ranks
-) -> tuple[bool, Any, Exception | None]:
-    """One call, and what all ranks make of it: whether it fits, the result, the error.
-
-    Raises:
-        Exception: whatever the function raised that is not out of memory, when the other ranks know.
-    """
-    free_after_oom()
-    witness = OomWitness()
-    result: Any = None
-    failure: Exception | None = None
-    own = FINE
-    try:
-        result = function(size, *args, **kwargs)
-    except Exception as error:
-        if not witness.saw_oom(error):
-            ranks.least([FAILED])
-            raise
-        own, failure = OUT_OF_MEMORY, error
-    # The rest of the clearing up comes with the next attempt, or with giving up.
-    release_frames(failure)
-    worst = ranks.least([own])[0]
-    if worst == FAILED:
-        raise OtherRankError(f"another rank failed with batch size {size}; its log says why")
-    if worst == FINE:
-        return True, result, None
-    del result
-    return False, None, failure
-
-
-def _refuse_own_batch_size(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Tells apart a caller who gives the batch size too, which would otherwise be an odd message about arguments."""
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        return
-    if not parameters:
-        raise TypeError(f"{_name(function)}() takes no parameter: its first must be the batch size")
-    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    catches_all = any(one.kind is one.VAR_POSITIONAL for one in parameters)
-    if (not catches_all and len(args) + 1 > len(positional)) or parameters[0].name in kwargs:
-        shown = ", ".join([*map(repr, args[1:]), *(f"{name}={value!r}" for name, value in kwargs.items())])
-        raise TypeError(
-            f"{_name(function)}() gets its first argument, the batch size, from find_executable_batch_size: "
-            f"call it without, as in {_name(function)}({shown})"
-        )
-
-
-def _sizes(starting: int, smallest: int) -> tuple[int, int]:
-    """Both as Python's own numbers, if they are batch sizes."""
-    sizes = whole_number(starting, "starting_batch_size"), whole_number(smallest, "min_batch_size")
-    if min(sizes) < 1:
-        raise ValueError(f"batch sizes begin with 1, not with {min(sizes)}")
-    return sizes
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return getattr(function, "__name__", "the function")
-
-
-def _reducer(reduce: Callable[..., int] | None) -> Callable[[int], int]:
-    if reduce is None:
-        return lambda size: int(size * 0.9)
-    try:
-        inspect.signature(reduce).bind(0)
-    except TypeError:
-        return lambda size: int(reduce())
-    except ValueError:
-        pass
-    return lambda size: int(reduce(size))
-
-
-def _key(cache_key: str | None, starting: int, ranks: Ranks) -> dict[str, Any]:
-    return {"user": cache_key, "starting_batch_size": starting, "ranks": ranks.size, **surroundings()}
-
-
-def _predicted(prediction: Prediction | None, ranks: Ranks, lowest: int, highest: int) -> int | None:
-    """The first rank's prediction, for all."""
-    if prediction is None or lowest > highest:
-        return None
-    said = 1 << 62
-    if ranks.first():
-        said = predicted_batch_size(prediction, lowest=lowest, highest=highest, world_size=ranks.size) or 0
-    return ranks.least([said])[0] or None
 
 
 def predict_batch_size(
@@ -247,6 +138,9 @@ def predict_batch_size(
     wish = as_prediction(prediction)
     if wish is None:
         raise ValueError("prediction is a command or a Prediction")
+    lowest, highest = as_batch_size(lowest, "lowest"), as_batch_size(highest, "highest")
+    if lowest > highest:
+        raise ValueError(f"lowest is {lowest}, more than highest, {highest}: there is nothing to try")
     largest = ask_fit(wish, lowest=lowest, highest=highest, world_size=world_size)
     if largest is None:
         raise no_batch_fits([lowest], lowest, 0)
@@ -271,6 +165,9 @@ def search_batch_size(trial: Callable[[int], Any], **search: Any) -> BatchSizeRe
         NoBatchFitsError: nothing fits.
         OtherRankError: another rank failed with an error that is not out of memory.
     """
+    if not callable(trial):
+        raise TypeError(f"trial is a function of the batch size, not {trial!r}")
+    refuse_deferred(trial, "search_batch_size")
     attempts = BatchSizeSearch(**search)
     scope: AbstractContextManager[Any] = nullcontext()
     if hasattr(trial, "__enter__") and hasattr(trial, "__exit__"):
@@ -278,7 +175,7 @@ def search_batch_size(trial: Callable[[int], Any], **search: Any) -> BatchSizeRe
     with scope:
         for attempt in attempts:
             with attempt as batch_size:
-                trial(batch_size)
+                refuse_coroutine(trial(batch_size), trial, "search_batch_size")
     return attempts.result
 
 
@@ -311,12 +208,13 @@ def scale_batch_size(
         AttributeError: there is no such attribute.
         NoBatchFitsError: nothing fits.
     """
+    refuse_deferred(trial, "scale_batch_size")
     holder, name = _holder(target, batch_arg_name)
     before = _get(holder, name)
 
     def attempt(batch_size: int) -> None:
         _set(holder, name, batch_size)
-        trial()
+        refuse_coroutine(trial(), trial, "scale_batch_size")
 
     try:
         found = search_batch_size(attempt, **search).batch_size

@@ -56,13 +56,18 @@ def as_prediction(predict: Any) -> Prediction | None:
 
     Raises:
         ValueError: a command without ``{batch}``.
+        TypeError: it is none of these.
     """
     if predict is None or predict is False:
         return None
     if isinstance(predict, Prediction):
         prediction = predict
+    elif predict is True:
+        prediction = Prediction()
+    elif isinstance(predict, (str, list, tuple)):
+        prediction = Prediction(command=predict)
     else:
-        prediction = Prediction(command=None if predict is True else predict)
+        raise TypeError(f"predict is True, a command with {{batch}} or a Prediction, not {predict!r}")
     if prediction.command is not None and not any("{batch}" in word for word in _words(prediction.command)):
         raise ValueError("the command of predict= has no {batch}: write it where the batch size goes")
     return prediction
@@ -104,6 +109,11 @@ def ask_fit(
     if memory is None and (total := _device_bytes()) is not None:
         memory = max(total - margin_bytes, 1 << 30)
     gpu = prediction.gpu or _profile(program)
+    if gpu is None and _device_bytes() is None:
+        raise NotAvailableError(
+            "this process has no CUDA device whose card could be meant: name one, as in Prediction(gpu='h200')",
+            missing="cuda",
+        )
     if gpu is None:
         raise NotAvailableError("no profile has this card's name: give one of `vramwise devices`", missing="profile")
     line = [program, "fit", "--json", "--gpu", gpu, "--vary", f"batch={lowest}..{highest}"]
@@ -118,14 +128,14 @@ def _largest(line: list[str], timeout_s: float) -> int | None:
     ranks = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
     environment = {name: value for name, value in _program.environment().items() if name not in ranks}
     try:
-        done = subprocess.run(
+        done = _program.run(
             line,
-            capture_output=True,
-            text=True,
             timeout=timeout_s,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
             env=environment,
             stdin=subprocess.DEVNULL,
-            check=False,
         )
         if done.returncode in (0, 1):
             largest = json.loads(done.stdout)["results"][0]["largest"]

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from .._numbers import whole_number
 from .._ranks import FAILED, FINE, OUT_OF_MEMORY, Ranks
+from .._say import warn
 from .._sizes import parse_size, show_size
 from .._torch_access import torch_if_loaded
 from ..errors import NoBatchFitsError, OtherRankError, VramwiseError
@@ -38,6 +39,8 @@ class BatchSizeResult:
         tried: the sizes in the order of the attempts.
         from_cache: whether the size was known from an earlier search, and only confirmed.
         predicted: what the emulated card said; ``None`` if it was not asked or could not say.
+        proven: whether the search came to its end. ``False`` where ``max_trials`` ended it, which is a warning too: a
+            larger size may fit. With ``VRAMWISE_BATCH_SIZE``, where one size is tried, it is ``False`` as well.
     """
 
     batch_size: int
@@ -45,6 +48,7 @@ class BatchSizeResult:
     tried: tuple[int, ...]
     from_cache: bool = False
     predicted: int | None = None
+    proven: bool = True
 
     def __int__(self) -> int:
         return self.batch_size
@@ -53,7 +57,16 @@ class BatchSizeResult:
 
 
 class Attempt:
-    """One attempt, to be entered: ``with attempt as batch_size:``. Out of memory ends the block, and is not raised."""
+    """One attempt, to be entered: ``with attempt as batch_size:``. Out of memory ends the block, and is not raised.
+
+    Made by a :class:`BatchSizeSearch`.
+
+    Args:
+        batch_size: the size that is tried.
+        ranks: who must agree.
+        margin_bytes: memory to keep free meanwhile.
+        max_alloc_retries: the most cache flushes that it may have; ``None`` for any number.
+    """
 
     def __init__(self, batch_size: int, ranks: Ranks, *, margin_bytes: int, max_alloc_retries: int | None) -> None:
         self.batch_size = batch_size
@@ -121,7 +134,8 @@ class BatchSizeSearch:
         init_val: the first size to try.
         min_val: the smallest size that may be tried.
         max_val: the largest; ``None`` for no limit (a program whose memory does not grow then ends at ``max_trials``).
-        max_trials: the most attempts; then the largest that fitted so far is the result.
+        max_trials: the most attempts; then the largest that fitted so far is the result, with a warning, and its
+            ``proven`` is ``False``.
         margin: memory of the current CUDA device to keep free: a fraction of the card's memory (a float below 1), or
             bytes (``1 << 30``, ``"1GiB"``). It is held by a tensor during attempts, so that what fits, fits beside it.
         max_alloc_retries: the most cache flushes (``num_alloc_retries``) that an attempt may have; more, and it does
@@ -154,8 +168,10 @@ class BatchSizeSearch:
         if mode not in ("power", "binsearch"):
             raise ValueError(f"mode={mode!r}: write 'power' or 'binsearch'")
         max_trials = whole_number(max_trials, "max_trials", least=1)
-        init_val, min_val = whole_number(init_val, "init_val"), whole_number(min_val, "min_val")
-        max_val = None if max_val is None else whole_number(max_val, "max_val")
+        init_val, min_val = batch_size(init_val, "init_val"), batch_size(min_val, "min_val")
+        max_val = None if max_val is None else batch_size(max_val, "max_val")
+        if max_val is not None and max_val < min_val:
+            raise ValueError(f"max_val is {max_val}, which is less than min_val, {min_val}: there is nothing to try")
         Bracket(start=init_val, lowest=min_val, highest=max_val)
         if max_alloc_retries is not None:
             max_alloc_retries = whole_number(max_alloc_retries, "max_alloc_retries", least=0)
@@ -202,7 +218,7 @@ class BatchSizeSearch:
         bracket = Bracket(
             start=start,
             lowest=self._lowest,
-            highest=self._highest,
+            highest=self._highest or LARGEST,
             exact=self._mode == "binsearch",
             near=predicted is not None,
         )
@@ -221,12 +237,27 @@ class BatchSizeSearch:
                 known = None
                 kept.forget(key)
         free_after_oom()
+        proven = known is not None or bracket.next() is None
         if not bracket.fits:
-            raise no_batch_fits(bracket.tried, bracket.too_large or self._lowest, margin) from error
+            raise no_batch_fits(
+                bracket.tried, bracket.too_large or self._lowest, margin, None if proven else self._max_trials
+            ) from error
         self._result = BatchSizeResult(
-            bracket.fits, bracket.too_large, tuple(bracket.tried), from_cache=known is not None, predicted=predicted
+            bracket.fits,
+            bracket.too_large,
+            tuple(bracket.tried),
+            from_cache=known is not None,
+            predicted=predicted,
+            proven=proven,
         )
-        if self._key is not None and ranks.first() and known is None:
+        if not proven:
+            smallest = f", and {bracket.too_large} does not" if bracket.too_large is not None else ""
+            warn(
+                f"the search for a batch size ended after max_trials={self._max_trials} attempts: {bracket.fits} fits"
+                f"{smallest}, but whether it is the largest that fits is not proven; give a larger max_trials, or a "
+                "max_val"
+            )
+        elif self._key is not None and ranks.first() and known is None:
             kept.put(key, bracket.fits)
 
     def _forced(self, size: int, ranks: Ranks) -> Iterator[Attempt]:
@@ -234,7 +265,7 @@ class BatchSizeSearch:
         yield attempt
         if not attempt.fits:
             raise no_batch_fits([size], size, 0) from attempt.error
-        self._result = BatchSizeResult(size, None, (size,))
+        self._result = BatchSizeResult(size, None, (size,), proven=False)
 
     def _full_key(self, margin: int, ranks: Ranks) -> dict[str, Any]:
         return {"user": self._key, **self._limits, "margin": margin, "ranks": ranks.size, **surroundings()}
@@ -264,16 +295,43 @@ class BatchSizeSearch:
         return least or None
 
 
-def no_batch_fits(tried: list[int], smallest: int, margin: int) -> NoBatchFitsError:
-    """The error, with what was tried and what can be done."""
+def no_batch_fits(tried: list[int], smallest: int, margin: int, max_trials: int | None = None) -> NoBatchFitsError:
+    """The error, with what was tried and what can be done.
+
+    Args:
+        tried: the sizes.
+        smallest: the smallest that might have been tried.
+        margin: what was kept free, in bytes.
+        max_trials: the number of attempts, where that was the end.
+    """
     beside = f" beside a margin of {show_size(margin)}" if margin else ""
+    end = f"{smallest} is the smallest that was allowed"
+    if max_trials is not None:
+        end = f"max_trials={max_trials} allows no further attempt with a smaller one"
     return NoBatchFitsError(
         f"No executable batch size found: {', '.join(map(str, tried)) or 'nothing'} ran out of memory{beside}, and "
-        f"{smallest} is the smallest that was allowed. The model, its gradients and its optimizer's state may be too "
+        f"{end}. The model, its gradients and its optimizer's state may be too "
         "large by themselves; `vramwise explain` reads the error below",
         tried=tuple(tried),
         smallest=smallest,
     )
+
+
+#: More samples than any batch has; beyond, a size is an error, and no rank could tell it to another.
+LARGEST = 1 << 40
+
+
+def batch_size(size: Any, name: str) -> int:
+    """A batch size as Python's own number.
+
+    Raises:
+        TypeError: it is no whole number.
+        ValueError: less than 1, or more than any batch has.
+    """
+    size = whole_number(size, name, least=1)
+    if size > LARGEST:
+        raise ValueError(f"{name} is {size}: no batch has more than {LARGEST} samples")
+    return int(size)
 
 
 def margin_bytes(margin: float | str, card_bytes: int) -> int:
@@ -289,7 +347,10 @@ def margin_bytes(margin: float | str, card_bytes: int) -> int:
         if not 0 <= margin < 1:
             raise ValueError(f"margin={margin!r}: a fraction is at least 0 and less than 1; write bytes as an int")
         return int(margin * card_bytes)
-    return parse_size(margin)
+    try:
+        return parse_size(margin)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"margin: {error}") from None
 
 
 def _cuda() -> Any | None:

@@ -28,11 +28,13 @@ class Hooks:
         self._recorder, self._monitor, self._schedule = recorder, monitor, schedule
         self._ours = False
         self._evaluating = False
+        self._training = False
         # What the recorder calls an evaluation, while there is one.
         self._phase = ExitStack()
 
     def begin(self) -> None:
         """Training begins."""
+        self._training = True
         if self._recorder is not None and not self._recorder.recording:
             self._recorder.start()
             self._ours = True
@@ -41,7 +43,11 @@ class Hooks:
             self._schedule.enter_if_there(TRAIN)
 
     def step(self, number: int | None = None) -> None:
-        """A step of the training has ended."""
+        """A step of the training has ended.
+
+        Args:
+            number: its number, where the framework counts.
+        """
         self.end_evaluation()
         if self._recorder is not None:
             self._recorder.step()
@@ -63,8 +69,13 @@ class Hooks:
         """Evaluation has ended, if there was any."""
         if self._evaluating:
             self._end_phase()
-            if self._schedule is not None:
+            if self._schedule is None:
+                return
+            if self._training:
                 self._schedule.enter_if_there(TRAIN)
+            else:
+                # An evaluation of its own, before the training or behind it.
+                self._schedule.restore()
 
     def _end_phase(self) -> None:
         self._evaluating = False
@@ -72,6 +83,7 @@ class Hooks:
 
     def end(self) -> None:
         """Training has ended, well or with an error, maybe in the middle of an evaluation."""
+        self._training = False
         self._end_phase()
         if self._schedule is not None:
             self._schedule.restore()

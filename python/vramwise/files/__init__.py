@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
-from .snapshot import Size, Snapshot, Span, StrPath
+from .snapshot import Size, Snapshot, StrPath
 from .sources import Readable, explain_text, read
+from .spans import Span
 from .tables import Table
 
 __all__ = ["Readable", "Size", "Snapshot", "Span", "StrPath", "Table", "explain_text", "read"]

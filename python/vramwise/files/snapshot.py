@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .. import _html
 from .._numbers import whole_number
@@ -22,7 +22,8 @@ from ..reports import (
     TuneReport,
     ValidateReport,
 )
-from .asking import Answer, as_options, ask, typed
+from .asking import Answer, as_options, ask, count, typed
+from .spans import Span
 from .tables import Table
 
 if TYPE_CHECKING:
@@ -33,20 +34,6 @@ Size = int | str
 """Bytes, or a text such as ``"40GiB"``."""
 
 
-class Span(NamedTuple):
-    """A block of the program that an annotation names, as events of the history.
-
-    Attributes:
-        name: as the program gave it.
-        first: its first event.
-        last: the first event behind it.
-    """
-
-    name: str
-    first: int
-    last: int
-
-
 class Snapshot:
     """A memory snapshot: what was in memory when it was taken, and the history that led there.
 
@@ -55,6 +42,9 @@ class Snapshot:
     ``"2.8"``; without it, it is what the file looks like.
 
     Each call is answered anew, holds no lock of Python's and can be interrupted with Ctrl-C.
+
+    Args:
+        recording: what the native part has read; :func:`vramwise.read` makes a snapshot of it.
     """
 
     def __init__(self, recording: _native.Recording) -> None:
@@ -91,7 +81,7 @@ class Snapshot:
         Raises:
             ArgumentError: There is no such device.
         """
-        return typed(ValidateReport, self._ask("validate", as_options(device=device)))
+        return typed(ValidateReport, self._ask("validate", as_options(device=self._checked(device))))
 
     def peak(
         self,
@@ -132,9 +122,10 @@ class Snapshot:
             capacity=capacity,
             rules=None if rules is None else os.fspath(rules),
             top=top,
-            device=device,
+            device=self._checked(device),
             torch=torch,
-            **{"from": first, "to": last},
+            first=first,
+            last=last,
         )
         return typed(InspectReport, self._ask("inspect", options))
 
@@ -173,10 +164,13 @@ class Snapshot:
             NoHistoryError: The file has no history.
             ArgumentError: An argument means nothing for this file.
         """
-        options = as_options(conf=conf, capacity=capacity, allocator=allocator, total=total, device=device, torch=torch)
+        options = as_options(
+            conf=conf, capacity=capacity, allocator=allocator, total=total, device=self._checked(device), torch=torch
+        )
         if conf_at is not None and not isinstance(conf_at, Mapping):
             raise TypeError(f"conf_at is a mapping from events to settings, not {conf_at!r}")
         for event, settings in (conf_at or {}).items():
+            count(event, "an event of conf_at")
             if not isinstance(settings, str):
                 raise TypeError(f"the settings from event {event} on are a text, not {settings!r}")
             options.append(f"--conf-at={event}={settings}")
@@ -229,7 +223,7 @@ class Snapshot:
             seed=seed,
             plot=None if plot is None else os.fspath(plot),
             total=total,
-            device=device,
+            device=self._checked(device),
             torch=torch,
         )
         snapshots = [self, *more]
@@ -271,7 +265,9 @@ class Snapshot:
             NoHistoryError: The file has no history.
             ArgumentError: An argument means nothing for this file.
         """
-        options = as_options(capacity=capacity, total=total, frames=frames, top=top, device=device, torch=torch)
+        options = as_options(
+            capacity=capacity, total=total, frames=frames, top=top, device=self._checked(device), torch=torch
+        )
         return typed(ExplainReport, self._ask("explain", options))
 
     def leaks(self, *, marker: str | None = None, frames: int = 1, device: int | None = None) -> LeaksReport:
@@ -286,7 +282,8 @@ class Snapshot:
             NoHistoryError: The file has no history.
             ArgumentError: No annotation is called so.
         """
-        return typed(LeaksReport, self._ask("leaks", as_options(marker=marker, frames=frames, device=device)))
+        options = as_options(marker=marker, frames=frames, device=self._checked(device))
+        return typed(LeaksReport, self._ask("leaks", options))
 
     def diff(
         self,
@@ -312,19 +309,19 @@ class Snapshot:
             ArgumentError: An argument means nothing for these files.
         """
         _refuse_others(other)
-        options = as_options(by=by, frames=frames, top=top, device=device, torch=torch)
+        options = as_options(by=by, frames=frames, top=top, device=self._checked(device), torch=torch)
         return typed(DiffReport, ask("diff", options, [self.name, other.name], [self, other]))
 
     def events(self, *, device: int | None = None) -> Table:
-        """The history as a table, one row an event, oldest first."""
+        """The history as a table, one row an event, oldest first; of one ``device``, or of all."""
         return Table(self._recording.table("events", self._checked(device)))
 
     def blocks(self, *, device: int | None = None) -> Table:
-        """The blocks that were there when the snapshot was taken, as a table."""
+        """The blocks that were there when the snapshot was taken, as a table; of one ``device``, or of all."""
         return Table(self._recording.table("blocks", self._checked(device)))
 
     def segments(self, *, device: int | None = None) -> Table:
-        """The segments that were there when the snapshot was taken, as a table."""
+        """The segments that were there when the snapshot was taken, as a table; of one ``device``, or of all."""
         return Table(self._recording.table("segments", self._checked(device)))
 
     def spans(self, *, device: int | None = None) -> list[Span]:
@@ -355,10 +352,13 @@ class Snapshot:
             NoHistoryError: The file has no history.
         """
         device = self._checked(device)
-        first = whole_number(first, "first")
-        last = self.event_count(device=device) if last is None else whole_number(last, "last")
-        if first < 0 or last < 0:
-            raise ArgumentError(f"events are counted from 0: there are none from {first} to {last}")
+        first, events = count(first, "first"), self.event_count(device=device)
+        last = events if last is None else count(last, "last")
+        if events and not first < last <= events:
+            raise ArgumentError(
+                f"there are no events from {first} up to {last}: {self.name} has {events:,} of them, counted from 0, "
+                "and last is the first one behind the part"
+            )
         name = f"{self.name}[{first}:{last}]"
         return Snapshot(self._recording.slice(first, last, name, device))
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Protocol
 
 from ..reports import ExplainReport
-from .asking import typed
+from .asking import count, typed
 from .snapshot import Snapshot, StrPath
 
 
@@ -36,6 +37,12 @@ def read(source: StrPath | bytes | bytearray | memoryview | Readable) -> Snapsho
     from .. import _native
 
     if isinstance(source, (str, os.PathLike)):
+        if os.path.isdir(source):
+            inside = sorted(name for name in os.listdir(source) if ".pickle" in name or ".json" in name)
+            such = f", such as {os.path.join(source, inside[0])}" if inside else ", of which none is a snapshot"
+            raise IsADirectoryError(
+                errno.EISDIR, f"Is a directory; read one of the files in it{such}", os.fspath(source)
+            )
         return Snapshot(_native.Recording.read(os.fspath(source)))
     if isinstance(source, (bytes, bytearray, memoryview)):
         return Snapshot(_native.Recording.from_bytes(bytes(source), "<bytes>"))
@@ -62,5 +69,5 @@ def explain_text(log: str, *, top: int = 10) -> ExplainReport:
 
     if not isinstance(log, str):
         raise TypeError(f"the log is a text, not {type(log).__name__}; open a file for reading text")
-    answer = _native.report(["explain", "--top", str(top), "--", "<text>"], [], log)
+    answer = _native.report(["explain", f"--top={count(top, 'top')}", "--", "<text>"], [], log)
     return typed(ExplainReport, answer)

@@ -7,7 +7,8 @@ attempt changed, ``parallel`` knows DDP and FSDP, ``size`` remembers, purely, wh
 from __future__ import annotations
 
 from .attempt import StepOutcome
-from .batcher import MicroBatcher, oom_retry
+from .batcher import MicroBatcher
+from .retry import oom_retry
 from .trees import BatchShapeError, Cut
 
 __all__ = ["BatchShapeError", "Cut", "MicroBatcher", "StepOutcome", "oom_retry"]

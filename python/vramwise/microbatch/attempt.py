@@ -21,7 +21,7 @@ class StepOutcome:
     Attributes:
         loss: the loss of the whole batch, detached: the weighted mean of the parts' losses, or their sum.
         rest: for each part, what the step function returned besides the loss, tensors detached; ``None`` if nothing.
-        sizes: samples of each part; one number if the batch went whole.
+        sizes: samples of each part; one number if the batch went whole, which is 1 for one that cannot be measured.
         retries: how often the batch was taken again.
         stepped: whether the optimizer's step was taken too.
         synchronised: whether DDP has averaged the gradients by itself.
@@ -53,6 +53,23 @@ def refuse_what_is_no_function(step_fn: Any, **others: Any) -> None:
     for name, given in {"step_fn": step_fn, **others}.items():
         if not callable(given) and (given is not None or name == "step_fn"):
             raise TypeError(f"{name} is a function, not {given!r}")
+
+
+def refuse_other_kinds(model: Any, optimizer: Any, scaler: Any, recorder: Any) -> None:
+    """Checks the objects that a batcher works with, when it is made.
+
+    Raises:
+        TypeError: one of them is something else.
+    """
+    needed = {
+        "model": (model, ("parameters", "named_buffers"), "a torch.nn.Module"),
+        "optimizer": (optimizer, ("param_groups", "step", "zero_grad"), "a torch.optim.Optimizer"),
+        "scaler": (scaler, ("scale", "step", "update"), "a torch.amp.GradScaler"),
+        "recorder": (recorder, ("dump", "options"), "a vramwise.Recorder"),
+    }
+    for name, (given, attributes, what) in needed.items():
+        if given is not None and not all(hasattr(given, attribute) for attribute in attributes):
+            raise TypeError(f"{name} is {what}, not {given!r}")
 
 
 def loss_and_rest(returned: Any) -> tuple[Any, Any]:

@@ -8,6 +8,7 @@ the accumulated gradients are those of the whole batch. The size that fits is re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from numbers import Real
 from typing import Any, Literal
 
 from .._numbers import whole_number
@@ -22,6 +23,7 @@ from .attempt import (
     keep_snapshot,
     loss_and_rest,
     notes_for,
+    refuse_other_kinds,
     refuse_what_is_no_function,
 )
 from .optimizer_step import guarded_step
@@ -30,7 +32,7 @@ from .parts import Parts
 from .size import MicroSize
 from .trees import Cut, even_sizes
 from .undo import Undo, tensors_with_gradients
-from .warned import warn_about_model
+from .warned import warn_about_model, warn_of_batch
 
 
 class MicroBatcher:
@@ -109,13 +111,18 @@ class MicroBatcher:
             raise TypeError(f"cut is a vramwise.microbatch.Cut, not {cut!r}")
         min_size, grow_after = whole_number(min_size, "min_size"), whole_number(grow_after, "grow_after", least=0)
         micro_batch_size = None if micro_batch_size is None else whole_number(micro_batch_size, "micro_batch_size")
+        if max_grad_norm is not None and (isinstance(max_grad_norm, bool) or not isinstance(max_grad_norm, Real)):
+            raise TypeError(f"max_grad_norm is a number, not {max_grad_norm!r}")
         if max_grad_norm is not None and not max_grad_norm > 0:
             raise ValueError(f"max_grad_norm is {max_grad_norm}: a norm to clip to is above 0")
         if min_size < 1 or (micro_batch_size is not None and micro_batch_size < min_size):
             raise ValueError("min_size is at least 1, and micro_batch_size at least min_size")
         if weight_fn is not None and reduction == "sum":
             raise ValueError("weight_fn is for reduction='mean': sums need no weights")
+        refuse_other_kinds(model, optimizer, scaler, recorder)
         self._step_fn, self._model, self._optimizer = step_fn, model, optimizer
+        if parameters is not None and not isinstance(parameters, Iterable):
+            raise TypeError(f"parameters are tensors in a list, not {parameters!r}")
         self._parameters = None if parameters is None else list(parameters)
         if model is None and optimizer is None and self._parameters is None:
             raise ValueError("give model=, optimizer= or parameters=: after a failure their gradients are put back")
@@ -134,6 +141,9 @@ class MicroBatcher:
 
     def step(self, batch: Any) -> StepOutcome:
         """Gradients of a batch, the optimizer's step, and no gradients afterwards.
+
+        Args:
+            batch: the batch, in whatever form the step function takes it.
 
         Raises:
             Exception: out of memory with the smallest part, or in the middle of the optimizer's step, with notes;
@@ -169,10 +179,21 @@ class MicroBatcher:
             OtherRankError: another rank failed.
         """
         ranks = self._agreeing()
-        samples, whole_only = self._parts.measure(batch)
+        immeasurable: Exception | None = None
+        samples, whole_only = 1, None
+        try:
+            samples, whole_only = self._parts.measure(batch)
+        except Exception as error:  # noqa: BLE001 - raised below, when the other ranks know
+            immeasurable = error
         sync = Unsynchronised(self._model)
         if sync:
             sync.broadcast_buffers()
+        if immeasurable is not None:
+            if self._sharded:
+                ranks.most(1)
+            ranks.least([FAILED])
+            raise immeasurable
+        warn_of_batch(samples, whole_only)
         undo = self._undo(batch)
         tried: list[int] = []
         ended: BaseException | None = None
@@ -235,6 +256,10 @@ class MicroBatcher:
 
         Its size is remembered apart from training's. Ranks do not agree here: under DDP nothing is communicated, and
         with FSDP all ranks should use the same :attr:`evaluation_size`.
+
+        Args:
+            fn: called with the batch or a part of it.
+            batch: the batch.
 
         Raises:
             Exception: out of memory with the smallest part, with notes; whatever the function raises.
@@ -353,38 +378,3 @@ class MicroBatcher:
         for note in notes_for(tried, self._stage, whole_only, sharded=self._sharded):
             add_note(failure, note)
         return failure
-
-
-_sizes: dict[Any, tuple[MicroSize, MicroSize]] = {}
-
-
-def oom_retry(step_fn: Callable[[Any], Any], batch: Any, model: Any = None, **options: Any) -> StepOutcome:
-    """One batch forward and backward, again in smaller parts if memory runs out; with ``optimizer=`` also its step.
-
-    ::
-
-        outcome = vramwise.oom_retry(lambda part: loss_fn(model(part[0]), part[1]), batch, model, optimizer=optimizer)
-
-    The size that fitted is remembered by the code of ``step_fn``, so that the next call from the same place begins
-    with it. A :class:`MicroBatcher` of your own says more about what it does, and is as quick to make.
-
-    Args:
-        step_fn: as for :class:`MicroBatcher`.
-        batch: the batch.
-        model: as for :class:`MicroBatcher`.
-        **options: the other arguments of :class:`MicroBatcher`.
-
-    Returns:
-        Loss, sizes and retries.
-
-    Raises:
-        Exception: as :meth:`MicroBatcher.step` and :meth:`MicroBatcher.backward` do.
-    """
-    batcher = MicroBatcher(step_fn, model, **options)
-    key = (getattr(step_fn, "__code__", type(step_fn)), options.get("micro_batch_size"), options.get("min_size"))
-    if key in _sizes:
-        batcher.training_size, batcher.evaluation_size = _sizes[key]
-    elif len(_sizes) >= 256:
-        _sizes.clear()
-    _sizes[key] = (batcher.training_size, batcher.evaluation_size)
-    return batcher.backward(batch) if options.get("optimizer") is None else batcher.step(batch)

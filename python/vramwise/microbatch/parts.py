@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from .trees import BatchShapeError, Cut
+from .trees import BatchShapeError, Cut, UnknownFieldError
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,21 @@ class Parts:
     mean: bool
     weight_fn: Callable[[Any], Any] | None
     all_needed: bool
+    # Names of ``cut`` that a batch has had: a later one may do without.
+    _seen: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def measure(self, batch: Any) -> tuple[int, str | None]:
-        """Samples of a batch; with the reason, if it can only go whole."""
+        """Samples of a batch; with the reason, if it can only go whole.
+
+        Raises:
+            UnknownFieldError: a name of ``cut`` that no batch has had so far.
+        """
         try:
-            return max(1, self.cut.size_of(batch)), None
+            self.cut.refuse_unknown(batch, self._seen)
+            self._seen.update(self.cut.shared, self.cut.samples)
+            return self.cut._size_of(batch), None
+        except UnknownFieldError:
+            raise
         except BatchShapeError as error:
             return 1, str(error)
 
@@ -43,8 +53,11 @@ class Parts:
         if len(sizes) == 1:
             return [batch]
         if self.split_fn is None:
-            return self.cut.parts(batch, sizes)
-        parts = list(self.split_fn(batch, sizes))
+            return self.cut._parts(batch, sizes)
+        given = self.split_fn(batch, sizes)
+        if not isinstance(given, Iterable) or isinstance(given, (str, bytes)):
+            raise TypeError(f"split_fn gave {type(given).__name__}: it gives the list of parts")
+        parts = list(given)
         if len(parts) != len(sizes):
             raise BatchShapeError(f"split_fn gave {len(parts)} parts where {len(sizes)} sizes were asked for")
         return parts
@@ -59,7 +72,7 @@ class Parts:
             return [1.0] * len(parts)
         weights = [float(size) for size in sizes]
         if self.weight_fn is not None:
-            counted = [float(self.weight_fn(part)) for part in parts]
+            counted = [_weight(self.weight_fn(part)) for part in parts]
             if any(not 0 <= weight < float("inf") for weight in counted):
                 raise ValueError(f"weight_fn gave {counted}: weights are counts, so neither negative nor infinite")
             if self.all_needed and 0 in counted:
@@ -68,3 +81,15 @@ class Parts:
                 weights = counted
         total = sum(weights)
         return [weight / total for weight in weights]
+
+
+def _weight(given: Any) -> float:
+    """What ``weight_fn`` gave, as a number.
+
+    Raises:
+        TypeError: it is none.
+    """
+    try:
+        return float(given)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"weight_fn gave {given!r}: it gives one number, such as a count of tokens") from None

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .._numbers import whole_number
 from ..errors import VramwiseError
 
 
 class BatchShapeError(VramwiseError, ValueError):
     """A batch that cannot be cut into micro-batches, or not without a guess; the message says which part of it."""
+
+
+class UnknownFieldError(BatchShapeError):
+    """A name of ``shared=`` or ``samples=`` that the batch does not have; the message says which it has."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +41,52 @@ class Cut:
     shared: Sequence[str] = ()
     samples: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        whole_number(self.dim, "dim")
+        if self.batch_size is not None and not callable(self.batch_size):
+            whole_number(self.batch_size, "batch_size", least=1)
+        for name in ("shared", "samples"):
+            given = getattr(self, name)
+            if isinstance(given, str) or not all(isinstance(one, str) for one in given):
+                raise TypeError(f"{name} is a list of names such as ['images'], not {given!r}")
+
     def size_of(self, batch: Any) -> int:
         """How many samples the batch has.
 
         Raises:
             BatchShapeError: parts differ in length, or there is nothing to cut.
+            UnknownFieldError: it has no part of a name in ``shared`` or ``samples``.
         """
+        self.refuse_unknown(batch)
+        return self._size_of(batch)
+
+    def refuse_unknown(self, batch: Any, known_from_before: Collection[str] = ()) -> None:
+        """Looks for every name of ``shared`` and ``samples`` in a batch.
+
+        Args:
+            batch: the batch.
+            known_from_before: names that an earlier batch had, so that they are no slip of the pen.
+
+        Raises:
+            UnknownFieldError: one is not there.
+        """
+        wanted = {name for name in (*self.shared, *self.samples) if name not in known_from_before}
+        if not wanted:
+            return
+        there = dict.fromkeys(_paths(batch, ""))
+        for name in sorted(wanted):
+            if name not in there:
+                option = "shared" if name in self.shared else "samples"
+                shown = [repr(path) for path in there if path][:20]
+                raise UnknownFieldError(
+                    f"{option}= names {name!r}, which the batch does not have; it has "
+                    f"{', '.join(shown) or 'no parts with names'}"
+                )
+
+    def _size_of(self, batch: Any) -> int:
         if self.batch_size is not None:
-            return int(self.batch_size(batch) if callable(self.batch_size) else self.batch_size)
+            size = self.batch_size(batch) if callable(self.batch_size) else self.batch_size
+            return whole_number(size, "what batch_size gives for this batch", least=0)
         lengths = {path: length for path, length in self._tensors(batch, "") if length > 1}
         if len(set(lengths.values())) > 1:
             shown = ", ".join(f"{path or 'the batch'}: {length}" for path, length in list(lengths.items())[:6])
@@ -53,8 +96,9 @@ class Cut:
             )
         if lengths:
             return next(iter(lengths.values()))
-        if any(True for _ in self._tensors(batch, "")):
-            return 1
+        short = [length for _, length in self._tensors(batch, "")]
+        if short:
+            return max(short)
         raise BatchShapeError(
             "the batch has no tensor that could be cut: name lists of samples in samples=, or give split_fn="
         )
@@ -62,9 +106,18 @@ class Cut:
     def parts(self, batch: Any, sizes: Sequence[int]) -> list[Any]:
         """The batch in consecutive parts of so many samples; tensors are views, nothing is copied.
 
+        Args:
+            batch: the batch.
+            sizes: samples of each part, all of the batch together.
+
         Raises:
             BatchShapeError: something in it cannot be cut.
+            UnknownFieldError: it has no part of a name in ``shared`` or ``samples``.
         """
+        self.refuse_unknown(batch)
+        return self._parts(batch, sizes)
+
+    def _parts(self, batch: Any, sizes: Sequence[int]) -> list[Any]:
         whole = sum(sizes)
         if len(sizes) == 1:
             return [batch]
@@ -196,6 +249,14 @@ def _may_be_samples(items: list[Any], whole: int | None) -> bool:
         return False
     channels = {int(item.shape[0]) for item in items}
     return len(channels) == 1 and channels <= ({1, 2, 3, 4} if whole is None else {whole})
+
+
+def _paths(tree: Any, path: str) -> Iterator[str]:
+    """The names of all parts of a batch, as ``shared=`` has them."""
+    yield path
+    if not _slices_itself(tree):
+        for key, child in _children(tree):
+            yield from _paths(child, _join(path, key))
 
 
 def _join(path: str, key: Any) -> str:

@@ -37,6 +37,14 @@ def warn_about_model(model: Any, parts: int, sync: Unsynchronised) -> None:
             )
 
 
+def warn_of_batch(samples: int, why: str | None) -> None:
+    """Says, before memory runs out, that a batch cannot go in parts; or that there is nothing in it."""
+    if samples == 0:
+        _once("empty", "a batch has no samples: a loss that is a mean over them is no number, nor are its gradients")
+    if why is not None:
+        _once("whole", f"a batch can only go whole, so that running out of memory ends its step: {why}")
+
+
 def _once(reason: str, message: str) -> None:
     if reason not in _said:
         _said.add(reason)

@@ -22,7 +22,20 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class MemoryMonitor:
-    """Made by :func:`log_memory`; see there."""
+    """Says what memory is in use; made by :func:`log_memory`, where more is said of each argument.
+
+    Args:
+        to: where readings go.
+        every: steps from one reading to the next.
+        label: what a step is called.
+        device: the device that is read; ``None`` for the current one.
+        reset_peaks: whether peaks begin anew with each reading.
+        driver: whether the driver is asked too.
+
+    Attributes:
+        steps: how many steps have ended.
+        last: the last reading; ``None`` before the first.
+    """
 
     def __init__(
         self,
@@ -58,6 +71,9 @@ class MemoryMonitor:
     def log(self, step: int | None = None) -> MemoryReading | None:
         """Takes a reading now.
 
+        Args:
+            step: the number that it has; ``None`` for that of the last step.
+
         Returns:
             It; ``None`` where there is no CUDA device, which is a warning once.
 
@@ -89,7 +105,11 @@ class MemoryMonitor:
         return reading
 
     def watch(self, steps: Iterable[_T]) -> Iterator[_T]:
-        """Goes through something and ends a step behind each item: ``for batch in monitor.watch(batches):``."""
+        """Goes through something and ends a step behind each item: ``for batch in monitor.watch(batches):``.
+
+        Args:
+            steps: what the loop goes through.
+        """
         for item in steps:
             yield item
             self.step()

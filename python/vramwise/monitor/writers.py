@@ -25,7 +25,11 @@ Target = Union[Callable[[str], Any], logging.Logger, str, "os.PathLike[str]", Wr
 
 
 class Lines:
-    """Hands each reading on as one line of text: to ``print``, or to any function that takes a text."""
+    """Hands each reading on as one line of text.
+
+    Args:
+        say: ``print``, or any function that takes a text.
+    """
 
     def __init__(self, say: Callable[[str], Any] = print) -> None:
         self._say = say
@@ -39,6 +43,9 @@ class JsonLines:
     """Appends each reading to a file, as one line of JSON with the names of :class:`MemoryReading`.
 
     A line is written by one call, so that ranks may share a file on a local disk; each line has its ``rank``.
+
+    Args:
+        path: the file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -120,7 +127,7 @@ class PrometheusTextfile:
         self._newest: dict[int, MemoryReading] = {}
 
     def write(self, reading: MemoryReading) -> None:
-        """Replaces the file.
+        """Replaces the file by one with this reading.
 
         Raises:
             OSError: it cannot be written.

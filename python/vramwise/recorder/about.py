@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from . import changes
 from .names import ranks
 from .options import Options
 
@@ -80,6 +81,7 @@ def describe(
             "notes": notes,
         },
         "settings": {
+            "changes": changes.described(snapshot),
             "environment": {name: os.environ[name] for name in _VARIABLES if name in os.environ},
             "allocator": snapshot.get("allocator_settings"),
             "backend": _try(lambda: str(torch.cuda.get_allocator_backend())),
@@ -90,13 +92,20 @@ def describe(
     return json.dumps(about, indent=1, default=str) + "\n"
 
 
-def note_stacks(snapshot: dict[str, Any], steps_with_stacks: list[int] | None) -> None:
-    """Says in a snapshot, before it is written, which steps have stacks: ``vramwise inspect`` and ``leaks`` look there.
+def note(snapshot: dict[str, Any], steps_with_stacks: list[int] | None) -> None:
+    """Says in a snapshot, before it is written, what PyTorch does not: vramwise's commands look there.
 
-    PyTorch's own viewer passes over keys that it does not know.
+    Which steps have stacks, and which settings were changed in mid-run. PyTorch's own viewer passes over keys that it
+    does not know.
     """
+    told: dict[str, Any] = {}
     if steps_with_stacks is not None:
-        snapshot["vramwise_recorder"] = {"steps_with_stacks": steps_with_stacks}
+        told["steps_with_stacks"] = steps_with_stacks
+    settings = changes.note(snapshot)
+    if settings is not None:
+        told["settings"] = settings
+    if told:
+        snapshot["vramwise_recorder"] = told
 
 
 def beside(path: Path) -> Path:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
-from .options import Context, Options, Stacks, signal_number, threshold
+from .options import Context, Options, Stacks, folder_path, signal_number, threshold
 from .recorder import Recorder
 
 
@@ -70,7 +69,7 @@ def record(
     """
     return Recorder(
         Options(
-            folder=Path(folder),
+            folder=folder_path(folder),
             max_entries=max_entries,
             context=context,
             stacks=stacks,

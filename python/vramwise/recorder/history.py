@@ -7,13 +7,14 @@ it stays as the program wants it, and nobody here switches it off.
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .._say import warn
 from .._torch_access import torch_version
-from . import watch
+from . import changes, watch
 from .options import Options
 from .sampling import Sampling
 
@@ -59,10 +60,11 @@ def begin(torch: Any, options: Options) -> tuple[str | None, bool]:
         note, began = None, False
         if _shared.users == 0:
             _shared.ours = _shared.theirs = _shared.sampling = None
+            changes.forget()
+            watch.settings(torch)
         if _shared.users == 0 and is_on(torch):
-            note = _shared.theirs = (
-                "the history was already on, begun by the program: its own max_entries and stacks stay"
-            )
+            who = "the rehearsal" if _is_rehearsed() else "the program"
+            note = _shared.theirs = f"the history was already on, begun by {who}: its own max_entries and stacks stay"
         elif _shared.users == 0:
             _switch_on(torch, options)
             _shared.ours = options
@@ -87,6 +89,7 @@ def end(torch: Any) -> None:
         if _shared.users == 0:
             ours, _shared.ours = _shared.ours, None
             watch.end(torch)
+            changes.forget()
             if ours is not None:
                 torch.cuda.memory._record_memory_history(None)
 
@@ -99,6 +102,7 @@ def users() -> int:
 def forget() -> None:
     """In a forked child: the parent's history is not ours to end, and its lock may be held by nobody who is here."""
     _shared.lock, _shared.users, _shared.ours, _shared.sampling = threading.Lock(), 0, None, None
+    changes.forget()
 
 
 def stacks(torch: Any, wanted: bool) -> None:
@@ -165,6 +169,11 @@ def is_on(torch: Any) -> bool:
     except RuntimeError:
         # Allocators other than PyTorch's own may not answer.
         return False
+
+
+def _is_rehearsed() -> bool:
+    """Whether ``vramwise rehearse`` records this process, which it does by a module of its own."""
+    return "vramwise_record" in sys.modules
 
 
 def _shape(options: Options) -> tuple[int, str | None, str]:

@@ -6,7 +6,7 @@ import os
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from .._numbers import whole_number
 from .._sizes import parse_size
@@ -83,13 +83,28 @@ def threshold(above: float | str | None) -> float | None:
         if not 0.0 < above <= 1.0:
             raise ValueError(f"above is {above}: a float is a share of the device's memory, above 0 and up to 1")
         return above
-    size = parse_size(above)
+    try:
+        size = parse_size(above)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"above: {error}") from None
     if size == 0:
         raise ValueError(
             f"above is {above!r}, which is 0 bytes and exceeded from the start; write a size such as '20GiB', or a "
             "share of the device's memory as a number, such as 0.9"
         )
     return size
+
+
+def folder_path(folder: Any) -> Path:
+    """The folder that files go to.
+
+    Raises:
+        TypeError: it is no path.
+    """
+    try:
+        return Path(folder)
+    except TypeError:
+        raise TypeError(f"folder is a path such as 'snapshots', not {folder!r}") from None
 
 
 def signal_number(which: int | str | None) -> int | None:
@@ -106,11 +121,17 @@ def signal_number(which: int | str | None) -> int | None:
         name = which.upper()
         found = getattr(signal, name if name.startswith("SIG") else f"SIG{name}", None)
         if not isinstance(found, signal.Signals):
-            text = f"this system ({os.name}) has no signal {which!r}; write one such as 'SIGUSR1'"
+            text = f"on_signal: this system ({os.name}) has no signal {which!r}; write one such as 'SIGUSR1'"
             raise ValueError(text)  # noqa: TRY004 - the type is right
         number = int(found)
     else:
-        number = int(signal.Signals(which))
+        try:
+            number = int(signal.Signals(whole_number(which, "on_signal")))
+        except ValueError:
+            raise ValueError(
+                f"on_signal is {which}: this system ({os.name}) has no signal of that number; write one such as "
+                "'SIGUSR1'"
+            ) from None
     if number in (getattr(signal, "SIGKILL", None), getattr(signal, "SIGSTOP", None)):
         raise ValueError(f"{signal.Signals(number).name} cannot be handled; use SIGUSR1 or SIGTERM")
     return number

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 STEP = "vramwise.step"
+# How the note begins of a recorder that was begun and cannot record.
+_NOTHING = "nothing is recorded"
 # What every reader of snapshots understands; Python 3.14 would write 5.
 _PROTOCOL = 4
 
@@ -213,8 +215,8 @@ class Recorder:
             reason: a word that begins the file's name: letters, digits and ``-``.
 
         Returns:
-            The file, or ``None`` where nothing is recorded, another file is being written, or writing failed, which
-            is a warning.
+            The file, or ``None`` where another file is being written, or (which is a warning) where nothing is recorded
+            or writing failed.
 
         Raises:
             ValueError, TypeError: the reason cannot be part of a name.
@@ -223,7 +225,11 @@ class Recorder:
             raise TypeError(f"reason is a word, not {reason!r}")
         if not reason.replace("-", "").isalnum():
             raise ValueError(f"reason is {reason!r}: use letters, digits and '-', since it is part of a file's name")
-        return self._write(reason) if self.recording else None
+        if self.recording:
+            return self._write(reason)
+        if self._pid == os.getpid() and not any(note.startswith(_NOTHING) for note in self.notes):
+            warn("dump() has written nothing: call it while the recorder is at work, between its beginning and its end")
+        return None
 
     def __enter__(self) -> Self:
         self.start()
@@ -317,7 +323,7 @@ class Recorder:
         with no_collections():
             snapshot = torch.cuda.memory._snapshot()
             steps_with_stacks = history.steps_with_stacks()
-            about.note_stacks(snapshot, steps_with_stacks)
+            about.note(snapshot, steps_with_stacks)
             if failed is not None and frames is not None and self._sampling is not None:
                 tell_who_asked(snapshot, failed["device"], frames)
             path = new_file(
@@ -358,7 +364,7 @@ class Recorder:
     def _not_recording(self, why: str, missing: str) -> Recorder:
         if self.options.strict:
             raise NotAvailableError(f"nothing can be recorded: {why}", missing=missing)
-        self.notes.append(f"nothing is recorded: {why}")
+        self.notes.append(f"{_NOTHING}: {why}")
         warn(self.notes[-1])
         return self
 

@@ -1,7 +1,7 @@
-"""Hears the program call PyTorch's ``_record_memory_history`` while a recorder has the history.
+"""Hears the program call PyTorch's ``_record_memory_history``, or set the allocator, while a recorder has the history.
 
-Whichever name the program knows that function by, it ends in one of two functions of ``torch._C``, and those are stood
-in for. The call itself goes through as it came. What follows from it is decided in ``history``.
+Whichever name the program knows those functions by, they end in a few of ``torch._C``, and these are stood in for. The
+call itself goes through as it came. What follows from it is decided in ``history`` and ``changes``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from . import changes
+
 _NAMES = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy")
 _own = threading.local()
 _standing: dict[str, tuple[Any, Any]] = {}
@@ -20,12 +22,22 @@ _standing: dict[str, tuple[Any, Any]] = {}
 def begin(torch: Any, heard: Callable[[], None]) -> None:
     """From now on, ``heard`` is called after each call of the program's that switches the history on."""
     for name in _NAMES:
-        real = getattr(torch._C, name, None)
-        if real is None or name in _standing:
-            continue
-        stand_in = _stand_in(real, heard)
-        _standing[name] = real, stand_in
-        setattr(torch._C, name, stand_in)
+        _put(torch, name, lambda real: _stand_in(real, heard))
+
+
+def settings(torch: Any) -> None:
+    """From now on, changes of the allocator's settings are noted."""
+    for name in changes.FUNCTIONS:
+        _put(torch, name, lambda real: changes.through(torch, real))
+
+
+def _put(torch: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    real = getattr(torch._C, name, None)
+    if real is None or name in _standing:
+        return
+    stand_in = functools.wraps(real)(make(real))
+    _standing[name] = real, stand_in
+    setattr(torch._C, name, stand_in)
 
 
 def end(torch: Any) -> None:
@@ -47,7 +59,6 @@ def quiet() -> Iterator[None]:
 
 
 def _stand_in(real: Callable[..., Any], heard: Callable[[], None]) -> Callable[..., Any]:
-    @functools.wraps(real)
     def call(*args: Any, **kwargs: Any) -> Any:
         answer = real(*args, **kwargs)
         enabled = args[0] if args else kwargs.get("enabled")

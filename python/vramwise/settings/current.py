@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .._say import warn
@@ -88,6 +88,9 @@ def allocator_settings(torch: Any = None) -> str:
     """The settings string in force: the last one that was set, or the environment's.
 
     Before PyTorch 2.11 it is what was set through vramwise, since asking PyTorch would copy its memory history.
+
+    Args:
+        torch: the module, where the caller has it.
     """
     if torch is None:
         torch = need_torch("vramwise.settings.allocator_settings()")
@@ -111,6 +114,22 @@ def in_force(option: str, current: str) -> str | None:
         if option not in _sticky:
             return strings.options(strings.from_environment()).get(option)
     return _sticky.get(option)
+
+
+def outliving(names: Iterable[str], current: str) -> dict[str, str]:
+    """The values in force of options that outlive later strings, those that can be had.
+
+    Args:
+        names: the options.
+        current: the string in force.
+    """
+    torch = need_torch("vramwise.settings.outliving()")
+    told: dict[str, Any] = {}
+    if without_history(torch) and torch.cuda.is_initialized():
+        with contextlib.suppress(RuntimeError):
+            told = state(torch)[1]
+    values = {name: str(told[name]) if name in told else in_force(name, current) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def check_allocator_settings(text: str, torch_version: str | None = None) -> list[str]:

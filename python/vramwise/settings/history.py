@@ -41,6 +41,9 @@ def parts(spans: Sequence[Span], phases: Iterable[str | int], events: int) -> li
     Raises:
         ArgumentError: a phase is not there, or names and steps are mixed.
     """
+    if isinstance(phases, (str, int)):
+        # A name is one phase, not as many as it has letters.
+        raise ArgumentError(f"phases are several: write [{phases!r}]")
     wanted = list(dict.fromkeys(phases))
     steps = [phase for phase in wanted if isinstance(phase, int) and not isinstance(phase, bool)]
     names = [phase for phase in wanted if isinstance(phase, str)]

@@ -76,6 +76,8 @@ class SettingsSchedule:
         self._steps = sorted(name for name in phases if isinstance(name, int))
         self._release_cache = release_cache
         self._base: str | None = None
+        # Values, when the schedule was first used, of options that outlive later strings.
+        self._held: dict[str, str] = {}
         self._next = 0
         self._told = False
         self.current: str | None = None
@@ -162,14 +164,16 @@ class SettingsSchedule:
     def _over(self, base: str, phase: str | int) -> str:
         """A phase's settings laid over others."""
         wanted = self._options(phase)
-        # An option that only another phase sets would stay from there, so each string says all of them.
-        kept = {
-            name: strings.DEFAULTS[name]
+        return strings.text_of({**self._kept(), **strings.options(base), **wanted})
+
+    def _kept(self) -> dict[str, str]:
+        """An option that only another phase sets would stay from there, so each string says all of them."""
+        return {
+            name: self._held.get(name, strings.DEFAULTS[name])
             for options in self._phases.values()
             for name in options
             if name not in strings.RESET_BY_EACH_PARSE and name in strings.DEFAULTS
         }
-        return strings.text_of({**kept, **strings.options(base), **wanted})
 
     def enter(self, phase: str | int) -> None:
         """Sets the settings of a phase, or of a step; nothing happens where they are in force.
@@ -200,7 +204,10 @@ class SettingsSchedule:
         try:
             yield
         finally:
-            self._set(self._base_settings() if before is None else before)
+            if before in (None, self._base):
+                self.restore()
+            elif before is not None:
+                self._set(before)
 
     def step(self) -> None:
         """Ends a step, and sets what the next one is to run under."""
@@ -210,8 +217,13 @@ class SettingsSchedule:
 
     def restore(self) -> None:
         """Sets what was in force before the schedule was used."""
-        if self._base is not None:
-            self._set(self._base)
+        if self._base is None:
+            return
+        kept = self._kept()
+        if kept and self.current not in (None, self._base):
+            # What the base does not mention would stay as a phase has set it.
+            self._set(strings.text_of({**kept, **strings.options(self._base)}))
+        self._set(self._base)
 
     def __enter__(self) -> Self:
         self.begin()
@@ -237,9 +249,10 @@ class SettingsSchedule:
 
     def _base_settings(self) -> str:
         if self._base is None:
-            from .current import allocator_settings
+            from .current import allocator_settings, outliving
 
             self._base = allocator_settings()
+            self._held = outliving(strings.DEFAULTS, self._base)
         return self._base
 
     def _set(self, text: str) -> None:

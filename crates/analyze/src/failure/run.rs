@@ -1,7 +1,7 @@
 //! One explanation for each device of a snapshot.
 
-use vramwise_model::settings::{Config, variable_for};
-use vramwise_replay::{Conditions, Op, Recording, VerifyOptions, recorded_config};
+use vramwise_model::settings::variable_for;
+use vramwise_replay::{Conditions, Op, Recording, Under, VerifyOptions, recorded_under};
 use vramwise_trace::{DeviceTrace, Snapshot, StackId};
 use vramwise_types::{Action, Human};
 
@@ -28,8 +28,10 @@ pub fn explain(snapshot: &Snapshot, options: &Options) -> Vec<Device> {
 }
 
 fn one(snapshot: &Snapshot, number: u32, device: &DeviceTrace, options: &Options) -> Device {
-    let (config, mut assumptions) = recorded_config(snapshot.settings.as_ref(), options.version);
-    let (mut recording, is_question) = verified(device, &config, options);
+    let mut settings = recorded_under(snapshot, device, options.version);
+    let (mut recording, is_question) = verified(device, &settings, options);
+    let mut assumptions = std::mem::take(&mut settings.notes);
+    let config = &settings.config;
     assumptions.append(&mut recording.assumptions);
     let recorded: Vec<usize> = failures(device).collect();
     let mut answer = Device {
@@ -47,7 +49,7 @@ fn one(snapshot: &Snapshot, number: u32, device: &DeviceTrace, options: &Options
     };
     if let Some(why) = not_exact(&recording) {
         answer.proof = Proof::None(why);
-        let history = Recorded::new(device, &config);
+        let history = Recorded::new(device, config);
         answer.failure =
             recorded.first().map(|event| unproved::failure(snapshot, &history, *event, options));
         return answer;
@@ -58,23 +60,23 @@ fn one(snapshot: &Snapshot, number: u32, device: &DeviceTrace, options: &Options
     let capacity = options.capacity.filter(|_| is_question || recorded.is_empty());
     if let Some(bytes) = capacity {
         answer.peak_under_capacity =
-            moment::peak_under(&recording, &conditions(&config, options, Some(bytes)));
+            moment::peak_under(&recording, &conditions(&settings, options, Some(bytes)));
     }
     let found = match capacity {
         Some(bytes) => {
             let limit = Limit { low: bytes, high: bytes, given: true };
-            under(&recording, &config, options, bytes).map(|moment| (moment, limit))
+            under(&recording, &settings, options, bytes).map(|moment| (moment, limit))
         }
-        None => recorded_failure(&recording, &config, options, recorded.first().copied()).map(
+        None => recorded_failure(&recording, &settings, options, recorded.first().copied()).map(
             |(moment, low)| {
                 let limit = limit(low, options, device, &moment);
                 (moment, limit)
             },
         ),
     };
-    let history = Recorded::new(device, &config);
+    let history = Recorded::new(device, config);
     if capacity.is_some()
-        && let Some(why) = history.unlike_replays(&recording, &conditions(&config, options, None))
+        && let Some(why) = history.unlike_replays(&recording, &conditions(&settings, options, None))
     {
         answer.proof = Proof::None(why);
     }
@@ -93,9 +95,9 @@ fn one(snapshot: &Snapshot, number: u32, device: &DeviceTrace, options: &Options
         }
         (Some((moment, limit)), _) => {
             let proved = matches!(answer.proof, Proof::Exact(_));
-            let (recording, config) = (&recording, &config);
+            let (recording, settings) = (&recording, &settings);
             let history = &history;
-            let asked = Asked { snapshot, device, recording, config, options, history, proved };
+            let asked = Asked { snapshot, device, recording, settings, options, history, proved };
             Some(asked.failure(&moment, limit, &recorded))
         }
         (None, Some(event)) if capacity.is_none() => {
@@ -115,8 +117,8 @@ fn failures(device: &DeviceTrace) -> impl Iterator<Item = usize> + '_ {
 }
 
 /// Verifies the recording; a capacity may be the limit that it was made under, or a question.
-fn verified(device: &DeviceTrace, config: &Config, options: &Options) -> (Recording, bool) {
-    let mut verify = VerifyOptions::new(config.clone(), options.version);
+fn verified(device: &DeviceTrace, under: &Under, options: &Options) -> (Recording, bool) {
+    let mut verify = under.verify(options.version);
     verify.total = options.total;
     let plain = Recording::verify(device, &verify);
     let Some(limit) = options.capacity else { return (plain, false) };
@@ -147,19 +149,23 @@ fn not_exact(recording: &Recording) -> Option<String> {
     Some(format!("the replay ends in another state: {difference}"))
 }
 
-fn conditions(config: &Config, options: &Options, limit: Option<u64>) -> Conditions {
-    let total = options.total;
-    Conditions { limit, total, ..Conditions::new(config.clone(), options.version) }
+fn conditions(settings: &Under, options: &Options, limit: Option<u64>) -> Conditions {
+    Conditions {
+        changes: settings.changes.clone(),
+        limit,
+        total: options.total,
+        ..Conditions::new(settings.config.clone(), options.version)
+    }
 }
 
-fn under(recording: &Recording, config: &Config, options: &Options, bytes: u64) -> Option<Moment> {
-    moment::first(recording, &conditions(config, options, Some(bytes)))
+fn under(recording: &Recording, settings: &Under, options: &Options, bytes: u64) -> Option<Moment> {
+    moment::first(recording, &conditions(settings, options, Some(bytes)))
 }
 
 /// The first recorded failure, reached by a replay under a limit that lets it fail there and not before.
 fn recorded_failure(
     recording: &Recording,
-    config: &Config,
+    settings: &Under,
     options: &Options,
     event: Option<usize>,
 ) -> Option<(Moment, u64)> {
@@ -176,7 +182,7 @@ fn recorded_failure(
     let asked = recording.ooms.first().map_or(0, |(_, size)| *size);
     let larger = (1..=LIMITS).map(|i| strictest.map(|s| s.saturating_add(asked / LIMITS * i)));
     [recording.limit, strictest].into_iter().chain(larger).flatten().find_map(|limit| {
-        let moment = under(recording, config, options, limit).filter(at_event)?;
+        let moment = under(recording, settings, options, limit).filter(at_event)?;
         Some((moment, limit))
     })
 }
@@ -204,7 +210,7 @@ struct Asked<'a> {
     snapshot: &'a Snapshot,
     device: &'a DeviceTrace,
     recording: &'a Recording,
-    config: &'a Config,
+    settings: &'a Under,
     options: &'a Options,
     history: &'a Recorded<'a>,
     proved: bool,
@@ -231,10 +237,11 @@ impl Asked<'_> {
                 calls: &recording.calls,
                 version: options.version,
                 total: options.total,
+                settings: self.settings,
                 event: moment.failed.event,
             },
             program: &recording.program,
-            config: self.config,
+            config: &self.settings.config,
             limit,
             account,
             recorded: is_recorded,
@@ -287,7 +294,8 @@ impl Asked<'_> {
         let (stream, pool) = moment::route(program, moment.op);
         let stream = program.streams.get(stream as usize).copied().unwrap_or(0);
         let pool = self.recording.pool_ids.get(pool as usize).copied().unwrap_or((0, 0));
-        let asked = vramwise_model::size::round_size(self.config, moment.failed.requested);
+        let asked =
+            vramwise_model::size::round_size(&self.settings.config, moment.failed.requested);
         let mut account = Account {
             asked,
             segment: moment.failed.segment,

@@ -7,7 +7,7 @@ use vramwise_model::settings::Config;
 use vramwise_model::stats::Family;
 use vramwise_model::{Allocator, NoHistory};
 use vramwise_replay::{
-    Addresses, Conditions, Observer, Outcome, Program, what_if, what_if_observed,
+    Addresses, Conditions, Observer, Outcome, Program, Under, what_if, what_if_observed,
 };
 use vramwise_types::{Human, TorchVersion};
 
@@ -61,6 +61,8 @@ pub(super) struct Bench<'a> {
     pub(super) calls: &'a Arc<[DeviceCall]>,
     pub(super) version: TorchVersion,
     pub(super) total: Option<u64>,
+    /// What the recording was made under.
+    pub(super) settings: &'a Under,
     /// Event of the failed request.
     pub(super) event: usize,
 }
@@ -84,15 +86,21 @@ const OTHER_ORDERS: [Addresses; 4] =
     [Addresses::Rising, Addresses::Falling, Addresses::Shuffled(1), Addresses::Shuffled(2)];
 
 impl Bench<'_> {
+    /// These settings for the whole run; the recording's own change where they did.
+    fn conditions(&self, config: &Config, limit: Option<u64>) -> Conditions {
+        let own = *config == self.settings.config;
+        Conditions {
+            changes: if own { self.settings.changes.clone() } else { Vec::new() },
+            limit,
+            total: self.total,
+            ..Conditions::new(config.clone(), self.version)
+        }
+    }
+
     /// Replays `program` under these settings and this limit.
     pub(super) fn run(&self, program: &Program, config: &Config, limit: Option<u64>) -> Trial {
         let run = |addresses| {
-            let conditions = Conditions {
-                limit,
-                total: self.total,
-                addresses,
-                ..Conditions::new(config.clone(), self.version)
-            };
+            let conditions = Conditions { addresses, ..self.conditions(config, limit) };
             what_if(program, self.calls, &conditions)
         };
         let mut trial = Trial {
@@ -119,11 +127,7 @@ impl Bench<'_> {
 
     /// Whether the request passes, with the driver's addresses; the rest is not replayed.
     pub(super) fn passes(&self, program: &Program, config: &Config, limit: u64) -> bool {
-        let conditions = Conditions {
-            limit: Some(limit),
-            total: self.total,
-            ..Conditions::new(config.clone(), self.version)
-        };
+        let conditions = self.conditions(config, Some(limit));
         let mut until = Until { events: &program.events, last: self.event };
         let outcome =
             what_if_observed(program, self.calls, &conditions, &mut until, &mut NoHistory);

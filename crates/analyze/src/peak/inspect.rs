@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use vramwise_model::stats::Family;
-use vramwise_replay::{Conditions, Recording, VerifyOptions, recorded_config};
+use vramwise_replay::{Conditions, Recording, recorded_under};
 use vramwise_trace::{Description, DeviceTrace, HistoryFacts, Snapshot, StackId, describe};
 use vramwise_types::Action;
 
@@ -73,16 +73,20 @@ fn one(
         return Err(Refusal::NoEvent(event, events));
     }
     let window = window(options, events)?;
-    let (config, mut assumptions) = recorded_config(snapshot.settings.as_ref(), options.version);
+    let mut under = recorded_under(snapshot, device, options.version);
+    let (config, mut assumptions) = (under.config.clone(), std::mem::take(&mut under.notes));
     let facts = description.devices.iter().find(|d| d.device == number as usize).map(|d| &d.facts);
     let empty = facts.is_some_and(HistoryFacts::starts_empty);
     let missing_frees = facts.map_or(0, |f| f.live_not_shown + f.double_allocs);
-    let mut verify = VerifyOptions::new(config.clone(), options.version);
+    let mut verify = under.verify(options.version);
     verify.limit = options.capacity;
     let recording = (events > 0 && empty).then(|| Recording::verify(device, &verify));
     let verified = recording.as_ref().filter(|r| r.is_exact());
     let replayed = verified.and_then(|recording| {
-        let conditions = Conditions::new(config.clone(), options.version);
+        let conditions = Conditions {
+            changes: verify.changes.clone(),
+            ..Conditions::new(config.clone(), options.version)
+        };
         Replayed::new(device, recording, &conditions, window.as_ref(), options.columns)
     });
     let evidence = match (events, &replayed) {

@@ -7,7 +7,7 @@ use clap::{ValueEnum, ValueHint};
 use serde::Serialize;
 use vramwise_analyze::peak::{self, At, Options};
 use vramwise_files::convert::{TableKind, folded, table, write_csv, write_parquet, write_perfetto};
-use vramwise_replay::{VerifyOptions, recorded_config};
+use vramwise_replay::recorded_under;
 use vramwise_trace::Snapshot;
 use vramwise_types::{Human, TorchVersion};
 
@@ -216,8 +216,8 @@ fn peak_stacks(
             highest.device
         ));
     }
-    let (config, _) = recorded_config(snapshot.settings.as_ref(), version);
-    let verify = VerifyOptions::new(config, version);
+    let device = &snapshot.devices[highest.device as usize];
+    let verify = recorded_under(snapshot, device, version).verify(version);
     let event = highest.memory.when.event;
     let stacks = folded(snapshot, highest.device, event, &verify).map_err(|why| {
         Failure::new(format!("the memory at the peak is not known: {why}")).at(file.clone())

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::ValueHint;
 use serde::Serialize;
 use vramwise_files::slice::{Sliced, slice};
-use vramwise_replay::{Recording, VerifyOptions, recorded_config};
-use vramwise_trace::Snapshot;
+use vramwise_replay::{Recording, VerifyOptions, recorded_under};
+use vramwise_trace::{DeviceTrace, Snapshot};
 use vramwise_types::TorchVersion;
 
 use crate::Status;
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     let snapshot = input::read(&args.file, context)?;
     let (number, device) = input::device(&snapshot, &args.file, context)?;
     let to = args.to.unwrap_or(device.events.len());
-    let options = options(&snapshot, args.torch, args.capacity);
+    let options = options(&snapshot, device, args.torch, args.capacity);
     let sliced = cut(&snapshot, &args.file, number, args.from..to, &options)?;
     if !sliced.exact {
         context.warn(&format!(
@@ -132,12 +132,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
 /// How the history is to be read for a slice.
 pub(crate) fn options(
     snapshot: &Snapshot,
+    device: &DeviceTrace,
     torch: Option<TorchVersion>,
     capacity: Option<u64>,
 ) -> VerifyOptions {
     let version = input::version(torch, snapshot);
-    let (config, _) = recorded_config(snapshot.settings.as_ref(), version);
-    let mut options = VerifyOptions::new(config, version);
+    let mut options = recorded_under(snapshot, device, version).verify(version);
     options.limit = capacity;
     options
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::ValueHint;
 use vramwise_model::settings::Config;
 use vramwise_model::stats::{Family, Stats};
-use vramwise_replay::{Conditions, Recording, VerifyOptions, recorded_config, what_if};
+use vramwise_replay::{Conditions, Recording, recorded_under, what_if};
 use vramwise_tune::{Case, TuneOptions};
 use vramwise_types::{Human, TorchVersion};
 
@@ -165,8 +165,9 @@ fn verified(args: &Args, file: &std::path::Path, context: &Context) -> Result<In
     let snapshot = input::read(file, context)?;
     let (number, device) = input::device(&snapshot, file, context)?;
     let version = input::version(args.torch, &snapshot);
-    let (config, mut notes) = recorded_config(snapshot.settings.as_ref(), version);
-    let mut options = VerifyOptions::new(config.clone(), version);
+    let mut under = recorded_under(&snapshot, device, version);
+    let mut notes = std::mem::take(&mut under.notes);
+    let mut options = under.verify(version);
     options.total = args.total;
     options.limit = args.capacity;
     options.other_ties = args.torch.is_none();
@@ -174,6 +175,13 @@ fn verified(args: &Args, file: &std::path::Path, context: &Context) -> Result<In
     notes.append(&mut recording.assumptions);
     recording.assumptions = notes;
     let mut warnings: Vec<String> = snapshot.warnings.iter().map(|w| w.message.clone()).collect();
+    if let Some((event, _)) = under.changes.first() {
+        warnings.push(format!(
+            "the settings changed in mid-run, first before event {event}: one string for the whole run is looked for, \
+             and compared with the one that it began with; vramwise.SettingsSchedule.from_history looks for one per phase"
+        ));
+    }
+    let config = under.config;
     warnings.extend(unlike(&recording, &config, version));
     Ok(Input {
         file: input::shown(file),

@@ -143,3 +143,17 @@ fn rules_of_the_user_are_read_from_a_file() {
     let refused = inspect(&[OOM, "--rules", wrong.to_str().unwrap()]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
 }
+
+#[test]
+fn a_folder_of_recordings_is_refused_with_the_names_of_its_files() {
+    let room = Room::new("inspect-folder");
+    let recording = std::fs::read(repository().join(MOE)).expect("a recording");
+    room.write("end_rank0_step5.pickle", &recording);
+    room.write("oom_rank0_step5.pickle", &recording);
+    room.write("oom_rank0_step5.info", b"{}");
+    let output = room.vramwise(&["inspect", "."]).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("./end_rank0_step5.pickle, ./oom_rank0_step5.pickle"), "{said}");
+    assert!(said.contains("explain") && !said.contains(".info"), "{said}");
+}

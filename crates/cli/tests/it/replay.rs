@@ -131,3 +131,18 @@ fn a_fraction_of_a_card_of_unknown_size_is_warned_of() {
     assert!(!warned(&[OOM, "--conf", conf, "--total", "80GiB"]));
     assert!(!warned(&[OOM, "--conf", "max_split_size_mb:128"]));
 }
+
+#[test]
+fn a_what_if_of_a_recording_that_is_not_reproduced_is_a_finding_and_says_how_far_it_goes() {
+    let room = Room::new("what-if-of-a-part");
+    let moe = repository().join(MOE);
+    let moe = moe.to_str().expect("a path of letters");
+    let changed = ["replay", moe, "--conf", "", "--conf-at", "20000=expandable_segments:True"];
+    let emit = [&changed[..], &["--emit", "changed.pickle", "-q"]].concat();
+    assert_eq!(room.vramwise(&emit).output().expect("it runs").status.code(), Some(0));
+    let output =
+        room.vramwise(&["replay", "changed.pickle", "--conf", ""]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the model parts from the recording at event"), "{said}");
+}

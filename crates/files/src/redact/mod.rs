@@ -11,7 +11,10 @@ mod paths;
 mod texts;
 
 use vramwise_analyze::peak::is_framework;
-use vramwise_trace::{Frame, FrameId, Snapshot, StackId, StackTable, StringId, StringTable};
+use vramwise_trace::{
+    Frame, FrameId, SettingsBefore, SettingsChanges, Snapshot, StackId, StackTable, StringId,
+    StringTable,
+};
 
 use names::{Kind, Names};
 
@@ -34,6 +37,22 @@ pub struct Redacted {
     pub hosts: usize,
     pub functions: usize,
     pub texts: usize,
+}
+
+/// Strings that were set in mid-run are the program's own words, like those of the whole recording.
+fn changed_settings(settings: &mut SettingsChanges, names: &mut Names) {
+    match &mut settings.before {
+        SettingsBefore::Text(conf) => *conf = texts::scrub(names, conf),
+        SettingsBefore::Values(values) => {
+            values.conf = texts::scrub(names, &values.conf);
+            for (_, value) in &mut values.other {
+                *value = texts::scrub(names, value);
+            }
+        }
+    }
+    for (_, conf) in &mut settings.changes {
+        *conf = texts::scrub(names, conf);
+    }
 }
 
 /// The snapshot without what names people and machines.
@@ -96,6 +115,9 @@ pub fn redact(snapshot: &Snapshot, options: &RedactOptions) -> (Snapshot, Redact
         for (_, value) in &mut settings.other {
             *value = texts::scrub(&mut names, value);
         }
+    }
+    if let Some(settings) = out.recorder.as_mut().and_then(|note| note.settings.as_mut()) {
+        changed_settings(settings, &mut names);
     }
     (out, names.counts())
 }

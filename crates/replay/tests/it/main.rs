@@ -1,6 +1,7 @@
 //! Replays of real recordings, and of files that no allocator wrote.
 #![allow(clippy::unwrap_used)]
 
+mod changed_settings;
 mod common;
 mod drop_in;
 mod hostile;

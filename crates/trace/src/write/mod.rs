@@ -13,7 +13,9 @@ use std::io::{self, Write};
 use vramwise_types::Action;
 
 use crate::recorder;
-use crate::snapshot::{DeviceTrace, RecordedSettings, Segment, SegmentKind, Snapshot};
+use crate::snapshot::{
+    DeviceTrace, RecordedSettings, Segment, SegmentKind, SettingsBefore, SettingsChanges, Snapshot,
+};
 use crate::tables::StackId;
 use emit::Emit;
 
@@ -60,13 +62,17 @@ fn write(snapshot: &Snapshot, emit: &mut impl Emit) -> io::Result<()> {
         emit.key("allocator_settings")?;
         write_settings(settings, emit)?;
     }
-    if let Some(steps) = snapshot.recorder.as_ref().map(|note| &note.steps_with_stacks) {
+    if let Some(note) = &snapshot.recorder {
         emit.key(recorder::KEY)?;
         emit.begin_dict()?;
         emit.key("steps_with_stacks")?;
-        match steps {
+        match &note.steps_with_stacks {
             None => emit.none()?,
             Some(steps) => write_steps(steps, emit)?,
+        }
+        if let Some(changes) = &note.settings {
+            emit.key("settings")?;
+            write_changes(changes, emit)?;
         }
         emit.end_dict()?;
     }
@@ -98,6 +104,28 @@ fn write_steps(steps: &[u64], emit: &mut impl Emit) -> io::Result<()> {
         emit.int((*step).into())?;
     }
     emit.end_list()
+}
+
+fn write_changes(settings: &SettingsChanges, emit: &mut impl Emit) -> io::Result<()> {
+    emit.begin_dict()?;
+    emit.key("before")?;
+    match &settings.before {
+        SettingsBefore::Text(text) => emit.text(text)?,
+        SettingsBefore::Values(values) => write_settings(values, emit)?,
+    }
+    emit.key("changes")?;
+    emit.begin_list()?;
+    for (time, conf) in &settings.changes {
+        emit.item()?;
+        emit.begin_dict()?;
+        emit.key("time_us")?;
+        emit.int((*time).into())?;
+        emit.key("conf")?;
+        emit.text(conf)?;
+        emit.end_dict()?;
+    }
+    emit.end_list()?;
+    emit.end_dict()
 }
 
 fn write_segment(

@@ -1,6 +1,8 @@
 //! Every variation of the schema that is known to occur.
 
-use vramwise_trace::{BlockState, Producer, Replayable, SegmentKind, Snapshot, StackId, describe};
+use vramwise_trace::{
+    BlockState, Producer, Replayable, SegmentKind, SettingsBefore, Snapshot, StackId, describe,
+};
 use vramwise_types::{Action, TorchVersion};
 
 use crate::made::{
@@ -54,6 +56,28 @@ fn what_vramwises_recorder_says_of_its_file_is_read_and_no_unknown_key() {
     assert_eq!(noted(text("all")), None);
     assert_eq!(read(&with(snapshot(), "vramwise_recorder", Py::Int(3))).recorder, None);
     assert_eq!(read(&snapshot()).recorder, None);
+}
+
+#[test]
+fn changes_of_settings_in_the_recorders_note_are_read_in_order_of_time() {
+    let noted = |settings| {
+        let note = dict([("steps_with_stacks", Py::None), ("settings", settings)]);
+        read(&with(snapshot(), "vramwise_recorder", note)).recorder.unwrap().settings
+    };
+    let change = |time, conf| dict([("time_us", Py::Int(time)), ("conf", text(conf))]);
+    let values =
+        dict([("PYTORCH_CUDA_ALLOC_CONF", text("a:1")), ("expandable_segments", Py::Bool(true))]);
+    let changes = list([change(9, "late"), change(3, "early"), change(-1, "odd"), Py::Int(3)]);
+    let found = noted(dict([("before", values), ("changes", changes)])).unwrap();
+    assert_eq!(found.changes, [(3, "early".to_owned()), (9, "late".to_owned())]);
+    assert!(
+        matches!(found.before, SettingsBefore::Values(v) if v.expandable_segments && v.conf == "a:1")
+    );
+    let many = Py::List((0..5000).map(|n| change(n, "x")).collect());
+    let found = noted(dict([("before", text("b:2")), ("changes", many)])).unwrap();
+    assert_eq!((found.changes.len(), found.before), (1000, SettingsBefore::Text("b:2".to_owned())));
+    assert_eq!(noted(dict([("before", text("b:2"))])), None);
+    assert_eq!(noted(Py::Int(3)), None);
 }
 
 #[test]

@@ -50,7 +50,11 @@ fn rich() -> Py {
     ]);
     let data = with(snapshot(), "device_traces", list([list([]), events]));
     let steps = list([Py::Int(0), Py::Int(20)]);
-    let data = with(data, "vramwise_recorder", dict([("steps_with_stacks", steps)]));
+    let change = |time, conf| dict([("time_us", Py::Int(time)), ("conf", text(conf))]);
+    let changes = list([change(3, "expandable_segments:True"), change(9, "")]);
+    let settings = dict([("before", text("max_split_size_mb:64")), ("changes", changes)]);
+    let note = dict([("steps_with_stacks", steps), ("settings", settings)]);
+    let data = with(data, "vramwise_recorder", note);
     with(data, "external_annotations", list([annotation]))
 }
 

@@ -106,9 +106,11 @@ impl Report {
         let recording = &answer.recording;
         let stats = answer.what_if.as_ref().map_or(&recording.stats, |w| &w.outcome.stats);
         let peak = stats.all(Family::ReservedBytes).peak;
-        let recorded = request.recorded.to_conf_string(request.version);
+        let recorded = request.recorded.config.to_conf_string(request.version);
         let replayed = request.conf.as_ref().map(|c| c.to_conf_string(request.version));
-        let written = snapshot.settings.as_ref().map(|s| s.conf.clone());
+        // Of settings that changed, the file says the last ones: those at its begin are meant here.
+        let written = snapshot.settings.as_ref().filter(|_| request.recorded.changes.is_empty());
+        let written = written.map(|s| s.conf.clone());
         Self {
             schema: 1,
             file: input::shown(&args.file),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use vramwise_model::settings::Config;
 use vramwise_replay::{
-    Addresses, Conditions, DropIn, Outcome, Recording, VerifyOptions, recorded_config,
+    Addresses, Conditions, DropIn, Outcome, Recording, Under, VerifyOptions, recorded_under,
     replayed_snapshot, what_if,
 };
 use vramwise_trace::{DeviceTrace, Snapshot};
@@ -19,7 +19,8 @@ use crate::input;
 /// Everything that the arguments and the file together ask for.
 pub(super) struct Request {
     pub(super) version: TorchVersion,
-    pub(super) recorded: Config,
+    /// Settings at the begin of the recording, and their changes in it.
+    pub(super) recorded: Under,
     /// Other settings than the recorded ones.
     pub(super) conf: Option<Config>,
     changes: Vec<(usize, Config)>,
@@ -30,7 +31,6 @@ pub(super) struct Request {
     drop_in: bool,
     /// Whether the version is a guess from the file.
     guessed: bool,
-    notes: Vec<String>,
 }
 
 /// The recording and, where something else was asked, what would have been.
@@ -56,11 +56,8 @@ impl Answer {
             return false;
         }
         match &self.what_if {
-            Some(_)
-                if self.recording.requests_only && self.recording.first_divergence.is_some() =>
-            {
-                false
-            }
+            // Of what is behind a divergence nothing is known, so that the answer is about a part of the run.
+            Some(_) if self.recording.first_divergence.is_some() => false,
             Some(what_if) => what_if.outcome.ooms.is_empty(),
             None => self.recording.is_exact(),
         }
@@ -75,12 +72,21 @@ impl Request {
         context: &Context,
     ) -> Result<Self, Failure> {
         let version = input::version(args.torch, snapshot);
-        let (recorded, notes) = recorded_config(snapshot.settings.as_ref(), version);
+        let recorded = recorded_under(snapshot, device, version);
         let conf = args.conf.as_ref().map(|text| input::settings(text, version)).transpose()?;
         let mut changes = Vec::new();
         let mut at_event: Vec<_> = args.conf_at.iter().collect();
         at_event.sort_by_key(|change| change.event);
-        let mut current = conf.clone().unwrap_or_else(|| recorded.clone());
+        let mut current = conf.clone().unwrap_or_else(|| recorded.config.clone());
+        if conf.is_none() {
+            // What was asked holds from its first event on; up to there things are as they were.
+            let first = at_event.first().map_or(u64::MAX, |change| change.event);
+            let before = recorded.changes.iter().filter(|(event, _)| (*event as u64) < first);
+            changes.extend(before.cloned());
+            if let Some((_, config)) = changes.last() {
+                current = config.clone();
+            }
+        }
         for change in at_event {
             let event = usize::try_from(change.event).unwrap_or(usize::MAX);
             if event >= device.events.len() {
@@ -113,7 +119,6 @@ impl Request {
             addresses,
             drop_in: args.allocator == super::Allocator::Vramwise,
             guessed: args.torch.is_none(),
-            notes,
         })
     }
 
@@ -142,7 +147,7 @@ impl Request {
 
     fn conditions(&self, addresses: Addresses, version: TorchVersion) -> Conditions {
         Conditions {
-            config: self.conf.clone().unwrap_or_else(|| self.recorded.clone()),
+            config: self.conf.clone().unwrap_or_else(|| self.recorded.config.clone()),
             changes: self.changes.clone(),
             version,
             limit: self.capacity,
@@ -167,7 +172,7 @@ fn segment_addresses(path: &Path, context: &Context) -> Result<Arc<[u64]>, Failu
 
 /// Verifies, then replays what was asked.
 pub(super) fn answer(request: &Request, device: &DeviceTrace) -> Answer {
-    let mut options = VerifyOptions::new(request.recorded.clone(), request.version);
+    let mut options = request.recorded.verify(request.version);
     options.total = request.total;
     options.limit = request.capacity;
     options.other_ties = request.guessed;
@@ -175,16 +180,27 @@ pub(super) fn answer(request: &Request, device: &DeviceTrace) -> Answer {
         options.changes = request.changes.clone();
     }
     let (mut recording, mut another_card) = input::verify(device, &options);
-    if recording.first_divergence.is_some() && !options.changes.is_empty() {
+    if recording.first_divergence.is_some() && options.changes != request.recorded.changes {
         // Settings that did not change then: the change is a question, not a fact about the recording.
-        let unchanged = VerifyOptions { changes: Vec::new(), ..options };
+        let unchanged = VerifyOptions { changes: request.recorded.changes.clone(), ..options };
         let (without, _) = input::verify(device, &unchanged);
         if without.first_divergence.is_none() {
             (recording, another_card) = (without, true);
         }
     }
-    let mut assumptions = request.notes.clone();
+    let mut assumptions = request.recorded.notes.clone();
     assumptions.append(&mut recording.assumptions);
+    if let Some(divergence) = recording.first_divergence.as_ref().filter(|_| request.is_what_if()) {
+        assumptions.insert(
+            0,
+            format!(
+                "the model parts from the recording at event {} of {}: what would have been is known up to there \
+                 alone, and every figure here is of that part; replay without other settings shows what differs",
+                divergence.event,
+                device.events.len()
+            ),
+        );
+    }
     // Where nothing can be compared, there is still what PyTorch's allocator would have done.
     let asks = request.is_what_if() || another_card || recording.requests_only;
     let what_if = asks.then(|| replay(request, &recording, &mut assumptions));
