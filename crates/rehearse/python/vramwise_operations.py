@@ -46,8 +46,10 @@ class Op:
         self.reads = self.name in ("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero")
         self.counts = COUNTS.get(f"{self.name}.{schema.overload_name}") or COUNTS.get(self.name)
         self.special = SPECIAL.get(self.name)
-        # The card's generator draws other numbers than the host's.
-        self.draws = torch.Tag.nondeterministic_seeded in func.tags
+        # The card's generator draws other numbers than the host's. Whole numbers without a bound are seeds of other
+        # generators, such as that of dropout in recurrent networks: nothing is decided by them.
+        seeds = self.name == "aten::random_" and not schema.overload_name
+        self.draws = torch.Tag.nondeterministic_seeded in func.tags and not seeds
         self.updated = UPDATED.get(self.name, ())
 
 

@@ -52,8 +52,8 @@ extern "C" fn cudnnGetRNNWeightSpaceSize(
     0
 }
 
-/// What a data descriptor was told: layout, steps, batch, and the lengths of the sequences.
-fn data(x: Pointer) -> Option<keys::Sequences> {
+/// What a data descriptor was told, and the lengths of the sequences.
+fn data(x: Pointer) -> Option<(keys::Sequences, Vec<i32>)> {
     let ask = |lengths: &mut [i32], numbers: &mut [i32; 5]| {
         let at: [*mut i32; 5] = numbers.each_mut().map(|i| &raw mut *i);
         let mut fill = [0u8; 16];
@@ -70,12 +70,8 @@ fn data(x: Pointer) -> Option<keys::Sequences> {
     if ask(&mut lengths, &mut n) != 0 {
         return None;
     }
-    Some(keys::Sequences {
-        layout: n[1],
-        steps: n[2],
-        batch: n[3],
-        tokens: lengths.iter().map(|l| i64::from(*l)).sum(),
-    })
+    let tokens = lengths.iter().map(|l| i64::from(*l)).sum();
+    Some((keys::Sequences { layout: n[1], steps: n[2], batch: n[3], tokens }, lengths))
 }
 
 #[unsafe(no_mangle)]
@@ -87,18 +83,20 @@ extern "C" fn cudnnGetRNNTempSpaceSizes(
     workspace: *mut usize,
     reserve: *mut usize,
 ) -> i32 {
-    let (Some(found), Some(data)) = (describe(descriptor), data(x)) else { return NOT_SUPPORTED };
+    let (Some(found), Some((data, lengths))) = (describe(descriptor), data(x)) else {
+        return NOT_SUPPORTED;
+    };
     let key = keys::rnn_spaces(&found, mode, &data);
     let measured = sizes::table().and_then(|t| t.get(&key));
-    if measured.is_none() || !sizes::same_library() {
+    // The rule was found on the cards that there are tables of.
+    let ruled = rnn::workspace(&found, &data, &lengths, mode == 1);
+    let known = sizes::table().is_some() && ruled.known;
+    if (measured.is_none() && !known) || !sizes::same_library() {
         sizes::guessed(&key);
     }
     let (work, kept) = match measured {
         Some([work, kept]) => (*work, *kept),
-        _ => (
-            rnn::workspace(&found, &data),
-            if mode == 1 { rnn::reserve_space(&found, &data) } else { 0 },
-        ),
+        _ => (ruled.bytes, if mode == 1 { rnn::reserve_space(&found, &data) } else { 0 }),
     };
     put(workspace, work as usize);
     put(reserve, kept as usize);

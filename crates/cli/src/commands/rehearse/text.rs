@@ -133,7 +133,7 @@ fn certainty(text: &mut String, report: &Report, style: Style) {
     if report.exact {
         let _ = writeln!(
             text,
-            "\n{}: every size is PyTorch's own, every workspace was measured, and no figure depends on the \
+            "\n{}: every size is PyTorch's own, every workspace is known, and no figure depends on the \
              driver's addresses",
             style.good("exact")
         );
