@@ -30,6 +30,8 @@ INDICES = {"aten::topk": 1, "aten::sort": 1, "aten::argsort": 0, "aten::argmax":
             "aten::max": 1, "aten::min": 1, "aten::multinomial": 0, "aten::kthvalue": 1, "aten::mode": 1}
 # Of these, the numbers at the indices come first among the results, greatest first or as the argument at this place says.
 RANKED = {"aten::topk": (3, "largest", True), "aten::sort": (2, "descending", False)}
+# Operations that torch makes of others, one of which reads the result back.
+READS_INSIDE = {"aten::allclose"}
 # Operations that look for numbers that are not finite.
 NOT_FINITE = {"aten::isnan", "aten::isinf"}
 
@@ -49,6 +51,19 @@ class Op:
         # The card's generator draws other numbers than the host's.
         self.draws = torch.Tag.nondeterministic_seeded in func.tags
         self.updated = UPDATED.get(self.name, ())
+        self.composite = _composite(func)
+        self.copies = self.name in ("aten::copy_", "aten::_to_copy")
+        self.is_view = any(r.alias_info and not r.alias_info.is_write for r in schema.returns)
+
+
+def _composite(func):
+    """The key under which torch makes the operation of others, on every device alike, if its parts are to come here."""
+    has = lambda key: torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
+    if has("CUDA"):
+        return None
+    if has("CompositeImplicitAutograd"):  # under inference_mode these come here whole
+        return torch._C.DispatchKey.CompositeImplicitAutograd
+    return torch._C.DispatchKey.CompositeExplicitAutograd if func._schema.name in READS_INSIDE else None
 
 
 def reaches_host(op, out, args):
