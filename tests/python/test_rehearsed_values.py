@@ -218,6 +218,21 @@ print("sum", batch.sum().item())
 >>>>>>> 98b25db (rehearse: what inference_mode hides from the value layer, and numbers that are put in order before they are read, are known)
 """
 
+# A child ends while the parent has read what is not written yet.
+FORKED = """
+import os
+import torch
+
+x = torch.arange(200, device="cuda")
+print([int(x[n]) for n in range(100)])
+for status in (0, 1):
+    child = os.fork()
+    if not child:
+        os._exit(status) if status else exit(0)
+    os.waitpid(child, 0)
+print([int(x[n]) for n in range(100, 200)])
+"""
+
 GROUP = """
 import os
 import torch, torch.distributed as dist
@@ -298,6 +313,12 @@ class RehearsedValues(Rehearsed):
     def test_threads_that_pin_memory_do_not_end_the_first_pass(self):
         report, said = self.rehearse("--gpu", "h200", program=PINNED)
         self.assertIn("sum 310", said)
+        self.assertTrue(report["exact"], report["uncertain"])
+
+    def test_children_that_end_write_nothing_of_what_the_parent_read(self):
+        report, said = self.rehearse("-o", "kept", "--gpu", "h200", program=FORKED)
+        self.assertIn(str(list(range(100, 200))), said)
+        self.assertEqual(len((self.room / "kept" / "values.jsonl").read_text().split("\n")), 201)
         self.assertTrue(report["exact"], report["uncertain"])
 
     def test_a_gradient_scaler_skips_as_many_steps_as_are_assumed(self):

@@ -186,9 +186,10 @@ impl Values {
         }
     }
 
-    /// Writes what is buffered.
+    /// Writes what is buffered. What a fork brought along the parent writes.
     pub(crate) fn flush(&mut self) {
-        if let Some(log) = &mut self.log {
+        let own = self.opened_by == std::process::id();
+        if let Some(log) = self.log.as_mut().filter(|_| own) {
             let _ = log.flush();
         }
     }
