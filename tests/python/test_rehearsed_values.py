@@ -136,7 +136,6 @@ fresh = torch.tensor([3, 4], device="cuda")
 print("fresh", fresh.tolist())
 """
 
-<<<<<<< HEAD
 READ = """
 import torch
 
@@ -158,7 +157,8 @@ print("drawn here", here.unique().numel())
 if DRAW_THERE:
     there = torch.randint(0, 1000, (500,), device="cuda")
     print("drawn there", there.unique().numel())
-=======
+"""
+
 # Under inference_mode torch does not take such operations apart before the value layer sees them.
 INFERENCE = """
 import torch
@@ -215,7 +215,6 @@ batches = iter(loader)
 for _ in range(20):
     batch = next(batches)[0].cuda(non_blocking=True)
 print("sum", batch.sum().item())
->>>>>>> 98b25db (rehearse: what inference_mode hides from the value layer, and numbers that are put in order before they are read, are known)
 """
 
 # A child ends while the parent has read what is not written yet.
@@ -244,6 +243,18 @@ else:
 x = torch.ones(1000, device="cuda")
 dist.all_reduce(x)
 print("ranks", dist.get_world_size())
+"""
+
+# As SyncBatchNorm gathers its statistics: what comes out has the shape of one row.
+GATHERED = """
+import torch, torch.distributed as dist
+
+dist.init_process_group("nccl")
+row = torch.empty(1, 4 * 129, device="cuda")
+dist.all_gather_into_tensor(row, torch.ones(129, device="cuda"))
+norm = torch.nn.SyncBatchNorm(8).cuda()
+norm(torch.randn(4, 8, 6, 6, device="cuda")).sum().backward()
+print("ranks", dist.get_world_size(), norm.weight.grad.shape[0])
 """
 
 
@@ -320,6 +331,10 @@ class RehearsedValues(Rehearsed):
         self.assertIn(str(list(range(100, 200))), said)
         self.assertEqual(len((self.room / "kept" / "values.jsonl").read_text().split("\n")), 201)
         self.assertTrue(report["exact"], report["uncertain"])
+
+    def test_what_is_gathered_may_have_another_shape(self):
+        _, said = self.rehearse("--world-size", "4", program=GATHERED)
+        self.assertIn("ranks 4 8", said)
 
     def test_a_gradient_scaler_skips_as_many_steps_as_are_assumed(self):
         for options, states in (((), [2, 2, 2, 2]), (("--assume", "infinite=2"), [0, 0, 2, 2])):
