@@ -257,6 +257,23 @@ norm(torch.randn(4, 8, 6, 6, device="cuda")).sum().backward()
 print("ranks", dist.get_world_size(), norm.weight.grad.shape[0])
 """
 
+# As a mixture of experts whose experts are spread over the ranks sends its tokens.
+EXCHANGED = """
+import torch, torch.distributed as dist
+
+dist.init_process_group("nccl")
+ranks = dist.get_world_size()
+send = torch.tensor([10, 20, 30, 40], device="cuda")
+receive = torch.empty_like(send)
+dist.all_to_all_single(receive, send)
+print("receive", receive.tolist())
+part = torch.empty(2, dtype=torch.long, device="cuda")
+dist.reduce_scatter_tensor(part, torch.arange(2 * ranks, device="cuda"))
+print("part", part.tolist())
+dist.recv(part, 0)
+print("sent", part.tolist())
+"""
+
 
 @unittest.skipIf(emulated.why_not(), emulated.why_not() or "")
 class RehearsedValues(Rehearsed):
@@ -335,6 +352,12 @@ class RehearsedValues(Rehearsed):
     def test_what_is_gathered_may_have_another_shape(self):
         _, said = self.rehearse("--world-size", "4", program=GATHERED)
         self.assertIn("ranks 4 8", said)
+
+    def test_other_ranks_are_taken_to_send_as_much_as_this_one_would(self):
+        report, said = self.rehearse("--world-size", "4", "--rank", "1", "--draws", "1", program=EXCHANGED)
+        for line in ("receive [20, 20, 20, 20]", "part [2, 3]", "sent [0, 0]"):
+            self.assertIn(line, said)
+        self.assertEqual((report["values"]["assumed"], report["values"]["unknown"]), (2, 1))
 
     def test_a_gradient_scaler_skips_as_many_steps_as_are_assumed(self):
         for options, states in (((), [2, 2, 2, 2]), (("--assume", "infinite=2"), [0, 0, 2, 2])):

@@ -142,7 +142,49 @@ def _given(values, func, args, kwargs, outputs):
     values.given(outputs[0])
 
 
+def _exchanged(values, func, args, kwargs, outputs):
+    """What other ranks sent: as much as this one would send them, since they are taken to be like it."""
+    received, sent, group = args[:3]
+    world_size, rank = _place_in(group)
+    own = sent.numel() // world_size if world_size else 0
+    even = own and not any(args[3:5]) and own * world_size == sent.numel() == received.numel()
+    _take_over(values, received, sent, even, lambda: alias(sent).reshape(world_size, own)[rank].repeat(world_size))
+
+
+def _scattered(values, func, args, kwargs, outputs):
+    """The own part of what all ranks reduced: how large the numbers are is not known, but how many there are."""
+    received, given, group = args[:3]
+    world_size, rank = _place_in(group)
+    even = world_size and received.numel() * world_size == given.numel()
+    _take_over(values, received, given, even, lambda: alias(given).reshape(world_size, -1)[rank])
+
+
+def _take_over(values, received, source, fits, part):
+    if fits and small(received) and small(source) and values.sure([source]) is not None:
+        alias(received).copy_(part().reshape(received.shape))
+        values.known[address(received)] = ASSUMED
+    else:
+        values.unknown(received)
+
+
+def _place_in(group):
+    """(number of ranks, own rank) of a group as an operation is given it; zeros where it does not tell."""
+    try:
+        group = torch.distributed.ProcessGroup.unbox(group) if isinstance(group, torch.ScriptObject) else group
+        return group.size(), group.rank()
+    except (AttributeError, RuntimeError):
+        return 0, 0
+
+
+def _received(values, func, args, kwargs, outputs):
+    for tensor in cuda(args[0]):
+        values.unknown(tensor)
+
+
 SPECIAL = {
+    "c10d::alltoall_base_": _exchanged,
+    "c10d::_reduce_scatter_base_": _scattered,
+    "c10d::recv_": _received,
     "aten::lift_fresh": _given,
     "aten::_amp_foreach_non_finite_check_and_unscale_": _finite,
     "aten::_amp_update_scale_": _scaled,

@@ -92,7 +92,7 @@ class Values(TorchDispatchMode):
         outputs = cuda(results)
         if inputs and (op.reads or reaches_host(op, out, args)):
             self._read(op, inputs)
-        if not outputs and not (inputs and op.mutable):
+        if not outputs and not op.special and not (inputs and op.mutable):
             return out
         if torch._C._cuda_isCurrentStreamCapturing():
             self._capture(op, args, kwargs, inputs, outputs)

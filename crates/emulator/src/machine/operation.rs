@@ -32,7 +32,8 @@ pub(super) fn readable(from: u64, found: Vec<u8>, certain: bool) -> Vec<u8> {
     RUNNING.with_borrow_mut(|running| {
         let Some(operation) = running else { return found };
         let end = from.saturating_add(found.len() as u64);
-        let inside = |&(start, bytes): &(u64, u64)| from >= start && end <= start.saturating_add(bytes);
+        let inside =
+            |&(start, bytes): &(u64, u64)| from >= start && end <= start.saturating_add(bytes);
         if certain || operation.known.iter().any(inside) {
             return found;
         }
