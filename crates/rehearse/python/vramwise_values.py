@@ -18,40 +18,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from vramwise_assumptions import Assumptions, picks
 from vramwise_copies import copied_first
-from vramwise_emulator import entry
+from vramwise_emulator import Device
 from vramwise_operations import (
     ASSUMED, CARRIED, CLEARED, EMPTY, FINITE, FLAGS, INDICES, KNOWN, NAMES, NOT_FINITE, OVERWRITE, RANKED, SAME_PLACES,
     Op, OwnRandomness, cuda, reaches_host,
 )
 from vramwise_tensors import PLAIN, WITHOUT_MEMORY, address, alias, backed, clear, on_cpu, small, tensors
-
-
-class _Device:
-    """The emulated device's own functions, as far as it has them."""
-
-    def __init__(self):
-        self._next = entry("vramwise_answer_next_copy", ctypes.c_char_p, ctypes.c_size_t)
-        self._begins = entry("vramwise_operation_begins", ctypes.c_void_p, ctypes.c_size_t)
-        self._ends = entry("vramwise_operation_ends")
-
-    def answer(self, copies):
-        for raw in copies if self._next else ():
-            self._next(raw, len(raw))
-
-    def forget(self):
-        """What was not asked for answers nothing else: no copy has this size."""
-        if self._next:
-            self._next(b"", 0)
-
-    def begin(self, known):
-        """From now on an operation runs, of whose inputs these are known: what it reads elsewhere are zeros."""
-        if self._begins:
-            places = [place for tensor in known for place in (address(tensor), tensor.untyped_storage().nbytes())]
-            self._begins((ctypes.c_uint64 * len(places))(*places), len(known))
-
-    def end(self):
-        """The operation has run: how often it read what nothing is known of."""
-        return self._ends() if self._ends else 0
 
 
 class Values(TorchDispatchMode):
@@ -64,7 +36,7 @@ class Values(TorchDispatchMode):
         self.known = {}  # address of a storage -> KNOWN, FINITE or ASSUMED
         self.captured = {}  # address of a storage that a graph writes -> its bytes
         self.ops = {}
-        self.device = _Device()
+        self.device = Device()
         self.assumed = Assumptions(assume)
         self.random = 0
         self.scaled = 0  # steps of gradient scalers
@@ -115,7 +87,8 @@ class Values(TorchDispatchMode):
             self._copy_first(op, args, kwargs)
         watched = not (counted or op.copies or op.reads)
         if watched:
-            self.device.begin([t for t in inputs if self.known.get(address(t)) is not None])
+            known = [t.untyped_storage() for t in inputs if self.known.get(address(t)) is not None]
+            self.device.begin([(storage.data_ptr(), storage.nbytes()) for storage in known])
         try:
             return func(*args, **kwargs)
         finally:
