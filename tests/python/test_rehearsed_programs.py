@@ -61,6 +61,37 @@ if __name__ == "__main__":
         one.join()
 """
 
+# One after the other, and the last asks for too much.
+CROWDED = """
+import subprocess, sys
+for size in (300, 1, 600):
+    code = f"import torch; x = torch.empty({size} << 20, dtype=torch.uint8, device='cuda')"
+    print(size, subprocess.run([sys.executable, "-c", code], capture_output=True).returncode)
+"""
+
+# A group of processes is asked to end as a whole: the program by its group, and by what started it.
+ASKED_TWICE = """
+import os, signal, threading, time, torch
+x = torch.empty(300 << 20, dtype=torch.uint8, device="cuda")
+small = [torch.empty(600, dtype=torch.uint8, device="cuda") for _ in range(20000)]
+if os.environ["VRAMWISE_REHEARSAL"] and '"pass": "2"' in open(os.path.join(os.environ["VRAMWISE_REHEARSAL"], "emulator.json")).read():
+    outside = os.getppid()
+    if os.fork() == 0:
+        os.kill(outside, signal.NUMBER)
+        for _ in range(60):
+            os.kill(os.getppid(), signal.NUMBER)
+            time.sleep(0.05)
+        os._exit(0)
+    time.sleep(30)
+"""
+
+VISIBLE = """
+import os
+os.environ["CUDA_VISIBLE_DEVICES"] = "2"
+import torch
+x = torch.empty(30 << 20, dtype=torch.uint8, device="cuda")
+"""
+
 LIMITED = """
 import torch
 
@@ -130,6 +161,22 @@ class RehearsedPrograms(Rehearsed):
         for key in ("peak_device_bytes", "context_bytes"):
             self.assertGreater(alone[key], 0)
             self.assertEqual(alone[key], forks[key])
+
+    def test_whether_processes_fit_together_is_not_known_where_their_peaks_do_not(self):
+        report, said = self.rehearse("--gpu", "h200", "--memory", "1GiB", program=CROWDED, status=1)
+        self.assertIn("300 0\n1 0\n600 1", said)
+        self.assertIsNone(report["fits"])
+        self.assertGreater(report["peak_device_bytes"], report["total_bytes"])
+        self.assertIn("3 processes used the device", " ".join(report["uncertain"]))
+
+    def test_what_was_recorded_is_written_however_often_the_program_is_asked_to_end(self):
+        for name, status in (("SIGINT", 130), ("SIGTERM", 143)):
+            report, _ = self.rehearse(program=ASKED_TWICE.replace("NUMBER", name), status=status)
+            self.assertGreaterEqual(report["peak_allocated_bytes"], 300 << 20)
+
+    def test_what_the_program_says_of_visible_devices_hides_no_memory(self):
+        report, _ = self.rehearse(program=VISIBLE)
+        self.assertEqual(report["peak_allocated_bytes"], 30 << 20)
 
     def test_a_limit_of_the_program_s_own_is_replayed(self):
         report, _ = self.rehearse("--values", "off", program=LIMITED, status=1)

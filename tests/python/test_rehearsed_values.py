@@ -159,6 +159,79 @@ if DRAW_THERE:
     print("drawn there", there.unique().numel())
 """
 
+# Under inference_mode torch does not take such operations apart before the value layer sees them.
+INFERENCE = """
+import torch
+
+with torch.inference_mode():
+    x = torch.arange(100, device="cuda")
+    print("where", torch.where(x > 39)[0].shape[0], (x % 3 == 0).argwhere().shape[0])
+    print("none", torch.where(x[:0] > 0)[0].shape[0], torch.where(x > 100)[0].shape[0])
+    print("pairs", torch.combinations(x[:5]).shape[0], "last", x.argsort(descending=True)[0].item())
+    print("same", torch.allclose(x, x), torch.allclose(x, x + 1))
+    print("classes", torch.nn.functional.one_hot(x[:7]).shape[1], [len(part) for part in x.tensor_split(x[10:40:15].cpu())])
+    unknown = torch.randn(200, 100, device="cuda").relu().sum(1)
+    print("half", torch.where(unknown > 50)[0].shape[0])
+"""
+
+# Kernels put such numbers in order, or convert them, before they are copied to the host.
+READ_THROUGH = """
+import torch
+
+x = torch.arange(100, device="cuda")
+print("strided", x[10:40:15].cpu().tolist(), x.view(10, 10).t()[3].tolist())
+print("dense", x[:6].view(2, 3).t().cpu().tolist(), x[:6].view(2, 3).t().cpu().stride())
+print("converted", x[:3].to("cpu", torch.float32).tolist(), x[::40].to("cpu", torch.int16).tolist())
+print("later", x[1:4].to("cpu", torch.float16, non_blocking=True).tolist(), x[::30].to("cpu", non_blocking=True).tolist())
+host = torch.empty(4, 2, dtype=torch.int32)
+host.t().copy_(x[::50].view(2, 1).expand(2, 4))
+print("copied", host.tolist(), x[7].expand(3).tolist(), (x > 50)[::40].tolist())
+print("numpy", x.view(10, 10)[:, 1].cpu().numpy()[:3])
+large = torch.randn(3000, 3000, device="cuda")
+print("unknown", (large @ large)[::1000, 1].tolist())
+"""
+
+# What an operation reads inside itself, where the layer does not know how to say it.
+INSIDE = """
+import torch
+
+x = torch.arange(1 << 16, device="cuda")
+print("isin", torch.isin(x, x[:70:2]).sum().item(), torch.isin(x, x[:4]).sum().item())
+batch = torch.randn(16, 64, 64, device="cuda")
+try:
+    torch.linalg.matrix_exp(batch @ batch)
+except Exception as error:
+    print(type(error).__name__)
+print("quantized", torch.quantize_per_tensor(batch, 0.1, 0, torch.qint8).shape[0])
+"""
+
+# A thread that pins memory is there until the program ends.
+PINNED = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+loader = DataLoader(TensorDataset(torch.arange(400)), batch_size=4, num_workers=2, pin_memory=True, persistent_workers=True)
+batches = iter(loader)
+for _ in range(20):
+    batch = next(batches)[0].cuda(non_blocking=True)
+print("sum", batch.sum().item())
+"""
+
+# A child ends while the parent has read what is not written yet.
+FORKED = """
+import os
+import torch
+
+x = torch.arange(200, device="cuda")
+print([int(x[n]) for n in range(100)])
+for status in (0, 1):
+    child = os.fork()
+    if not child:
+        os._exit(status) if status else exit(0)
+    os.waitpid(child, 0)
+print([int(x[n]) for n in range(100, 200)])
+"""
+
 GROUP = """
 import os
 import torch, torch.distributed as dist
@@ -170,6 +243,35 @@ else:
 x = torch.ones(1000, device="cuda")
 dist.all_reduce(x)
 print("ranks", dist.get_world_size())
+"""
+
+# As SyncBatchNorm gathers its statistics: what comes out has the shape of one row.
+GATHERED = """
+import torch, torch.distributed as dist
+
+dist.init_process_group("nccl")
+row = torch.empty(1, 4 * 129, device="cuda")
+dist.all_gather_into_tensor(row, torch.ones(129, device="cuda"))
+norm = torch.nn.SyncBatchNorm(8).cuda()
+norm(torch.randn(4, 8, 6, 6, device="cuda")).sum().backward()
+print("ranks", dist.get_world_size(), norm.weight.grad.shape[0])
+"""
+
+# As a mixture of experts whose experts are spread over the ranks sends its tokens.
+EXCHANGED = """
+import torch, torch.distributed as dist
+
+dist.init_process_group("nccl")
+ranks = dist.get_world_size()
+send = torch.tensor([10, 20, 30, 40], device="cuda")
+receive = torch.empty_like(send)
+dist.all_to_all_single(receive, send)
+print("receive", receive.tolist())
+part = torch.empty(2, dtype=torch.long, device="cuda")
+dist.reduce_scatter_tensor(part, torch.arange(2 * ranks, device="cuda"))
+print("part", part.tolist())
+dist.recv(part, 0)
+print("sent", part.tolist())
 """
 
 
@@ -208,6 +310,54 @@ class RehearsedValues(Rehearsed):
         report, said = self.rehearse("--gpu", "h200", program=REPEATED)
         self.assertIn("[(300, 100), (4950, 100)]", said)
         self.assertTrue(report["exact"], report["uncertain"])
+
+    def test_what_is_made_of_other_operations_is_known_under_inference_mode(self):
+        report, said = self.rehearse("--draws", "1", program=INFERENCE)
+        for line in ("where 60 34", "none 0 0", "pairs 10 last 99", "same True False", "classes 7 [10, 15, 75]", "half 100"):
+            self.assertIn(line, said)
+        self.assertEqual(report["values"]["unknown"], 0, report["values"]["places"])
+        self.assertEqual({place["operation"] for place in report["values"]["places"]}, {"aten::nonzero"})
+
+    def test_numbers_that_are_put_in_order_first_are_read_as_they_are(self):
+        report, said = self.rehearse("--gpu", "h200", program=READ_THROUGH)
+        for line in ("strided [10, 25] [3, 13, 23, 33, 43, 53, 63, 73, 83, 93]",
+                     "dense [[0, 3], [1, 4], [2, 5]] (1, 3)",
+                     "converted [0.0, 1.0, 2.0] [0, 40, 80]",
+                     "later [1.0, 2.0, 3.0] [0, 30, 60, 90]",
+                     "copied [[0, 50], [0, 50], [0, 50], [0, 50]] [7, 7, 7] [False, False, True]",
+                     "numpy [ 1 11 21]",
+                     "unknown [0.0, 0.0, 0.0]"):
+            self.assertIn(line, said)
+        self.assertTrue(report["exact"], report["uncertain"])
+
+    def test_what_is_read_inside_an_operation_is_never_what_memory_held(self):
+        report, said = self.rehearse("-o", "kept", "--draws", "1", program=INSIDE)
+        self.assertIn("isin 35 4", said)
+        self.assertIn("quantized 16", (self.room / "kept" / "pass1.log").read_text())
+        unknown = {place["operation"] for place in report["values"]["places"] if place["how"] == "unknown"}
+        self.assertIn("aten::linalg_matrix_exp", unknown)
+        self.assertFalse(report["exact"])
+
+    def test_threads_that_pin_memory_do_not_end_the_first_pass(self):
+        report, said = self.rehearse("--gpu", "h200", program=PINNED)
+        self.assertIn("sum 310", said)
+        self.assertTrue(report["exact"], report["uncertain"])
+
+    def test_children_that_end_write_nothing_of_what_the_parent_read(self):
+        report, said = self.rehearse("-o", "kept", "--gpu", "h200", program=FORKED)
+        self.assertIn(str(list(range(100, 200))), said)
+        self.assertEqual(len((self.room / "kept" / "values.jsonl").read_text().split("\n")), 201)
+        self.assertTrue(report["exact"], report["uncertain"])
+
+    def test_what_is_gathered_may_have_another_shape(self):
+        _, said = self.rehearse("--world-size", "4", program=GATHERED)
+        self.assertIn("ranks 4 8", said)
+
+    def test_other_ranks_are_taken_to_send_as_much_as_this_one_would(self):
+        report, said = self.rehearse("--world-size", "4", "--rank", "1", "--draws", "1", program=EXCHANGED)
+        for line in ("receive [20, 20, 20, 20]", "part [2, 3]", "sent [0, 0]"):
+            self.assertIn(line, said)
+        self.assertEqual((report["values"]["assumed"], report["values"]["unknown"]), (2, 1))
 
     def test_a_gradient_scaler_skips_as_many_steps_as_are_assumed(self):
         for options, states in (((), [2, 2, 2, 2]), (("--assume", "infinite=2"), [0, 0, 2, 2])):

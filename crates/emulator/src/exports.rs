@@ -2,7 +2,11 @@
 
 use std::ffi::{c_int, c_void};
 
+use crate::machine::operation;
 use crate::{abi, machine, report};
+
+/// Inputs of one operation; PyTorch's take lists of thousands.
+const MOST_INPUTS: usize = 1 << 20;
 
 /// Version of this interface.
 #[unsafe(no_mangle)]
@@ -17,6 +21,21 @@ extern "C" fn vramwise_answer_next_copy(bytes: *const c_void, len: usize) {
     if len <= machine::SMALL_COPY {
         machine::tell_next(abi::bytes(bytes, len));
     }
+}
+
+/// The calling thread begins an operation of PyTorch's. Of its inputs `count` are known: pairs of address and bytes. What it
+/// reads elsewhere, and was not told before, are zeros.
+#[unsafe(no_mangle)]
+extern "C" fn vramwise_operation_begins(places: *const u64, count: usize) {
+    let place = |at: usize| abi::get(places.wrapping_add(at)).unwrap_or(0);
+    let known = (0..count.min(MOST_INPUTS)).map(|n| (place(2 * n), place(2 * n + 1)));
+    operation::begin(known.collect());
+}
+
+/// That operation has run: how often it read what nothing is known of.
+#[unsafe(no_mangle)]
+extern "C" fn vramwise_operation_ends() -> c_int {
+    c_int::try_from(operation::end()).unwrap_or(c_int::MAX)
 }
 
 /// Whether device memory is memory of this process: 1, or 0 where there are addresses and nothing behind them.

@@ -47,6 +47,19 @@ def _distinct_indices(tensor, *_):
     return [_int32(indices.unique(dim=1).size(1))]
 
 
+def _sorts_members(x, others, *_):
+    """Whether `isin` sorts what is different in both, as it does where it looks for many."""
+    return len(others.shape) > 0 and others.numel() >= int(10 * x.numel() ** 0.145)
+
+
+def _members(x, others, *_):
+    return [_int64(part.unique().numel()) for part in (x, others)] if _sorts_members(x, others) else []
+
+
+def _some_members(assumed, x, others, *_):
+    return [_int64(assumed.distinct(part.numel())) for part in (x, others)] if _sorts_members(x, others) else []
+
+
 def _kept(boxes, scores, threshold):
     return [_int32(torch.ops.torchvision.nms(boxes, scores, threshold).numel())] if boxes.numel() else []
 
@@ -93,6 +106,7 @@ COUNTS = {
     "aten::index_put": _BY_MASKS,
     "aten::_index_put_impl_": _BY_MASKS,
     "aten::_unique2": Count(lambda x, *_: [_int64(x.unique().numel())], _some_distinct(_int64), hinted=True),
+    "aten::isin.Tensor_Tensor": Count(_members, _some_members, hinted=True),
     "aten::unique_consecutive": Count(
         lambda x, *_: [_int64(x.unique_consecutive().numel())], _some_distinct(_int64), hinted=True
     ),

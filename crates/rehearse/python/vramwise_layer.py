@@ -23,10 +23,17 @@ class _InThread(TorchDispatchMode):
         return self.values.__torch_dispatch__(func, types, args, kwargs)
 
 
+# Threads of torch's own that compute nothing: in the layer they would be killed between C++ and Python when the
+# program ends, which ends in an abort.
+_NO_LAYER = {"torch.utils.data._utils.pin_memory"}
+
+
 def _in_each_thread(values):
     def started(_frame, _event, _argument):
         sys.setprofile(None)
-        _InThread(values).__enter__()
+        work = getattr(threading.current_thread(), "_target", None)
+        if getattr(work, "__module__", None) not in _NO_LAYER:
+            _InThread(values).__enter__()
 
     threading.setprofile(started)
 

@@ -30,6 +30,8 @@ INDICES = {"aten::topk": 1, "aten::sort": 1, "aten::argsort": 0, "aten::argmax":
             "aten::max": 1, "aten::min": 1, "aten::multinomial": 0, "aten::kthvalue": 1, "aten::mode": 1}
 # Of these, the numbers at the indices come first among the results, greatest first or as the argument at this place says.
 RANKED = {"aten::topk": (3, "largest", True), "aten::sort": (2, "descending", False)}
+# Operations that torch makes of others, one of which reads the result back.
+READS_INSIDE = {"aten::allclose"}
 # Operations that look for numbers that are not finite.
 NOT_FINITE = {"aten::isnan", "aten::isinf"}
 
@@ -51,6 +53,19 @@ class Op:
         seeds = self.name == "aten::random_" and not schema.overload_name
         self.draws = torch.Tag.nondeterministic_seeded in func.tags and not seeds
         self.updated = UPDATED.get(self.name, ())
+        self.composite = _composite(func)
+        self.copies = self.name in ("aten::copy_", "aten::_to_copy")
+        self.is_view = any(r.alias_info and not r.alias_info.is_write for r in schema.returns)
+
+
+def _composite(func):
+    """The key under which torch makes the operation of others, on every device alike, if its parts are to come here."""
+    has = lambda key: torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
+    if has("CUDA"):
+        return None
+    if has("CompositeImplicitAutograd"):  # under inference_mode these come here whole
+        return torch._C.DispatchKey.CompositeImplicitAutograd
+    return torch._C.DispatchKey.CompositeExplicitAutograd if func._schema.name in READS_INSIDE else None
 
 
 def reaches_host(op, out, args):
@@ -129,7 +144,49 @@ def _given(values, func, args, kwargs, outputs):
     values.given(outputs[0])
 
 
+def _exchanged(values, func, args, kwargs, outputs):
+    """What other ranks sent: as much as this one would send them, since they are taken to be like it."""
+    received, sent, group = args[:3]
+    world_size, rank = _place_in(group)
+    own = sent.numel() // world_size if world_size else 0
+    even = own and not any(args[3:5]) and own * world_size == sent.numel() == received.numel()
+    _take_over(values, received, sent, even, lambda: alias(sent).reshape(world_size, own)[rank].repeat(world_size))
+
+
+def _scattered(values, func, args, kwargs, outputs):
+    """The own part of what all ranks reduced: how large the numbers are is not known, but how many there are."""
+    received, given, group = args[:3]
+    world_size, rank = _place_in(group)
+    even = world_size and received.numel() * world_size == given.numel()
+    _take_over(values, received, given, even, lambda: alias(given).reshape(world_size, -1)[rank])
+
+
+def _take_over(values, received, source, fits, part):
+    if fits and small(received) and small(source) and values.sure([source]) is not None:
+        alias(received).copy_(part().reshape(received.shape))
+        values.known[address(received)] = ASSUMED
+    else:
+        values.unknown(received)
+
+
+def _place_in(group):
+    """(number of ranks, own rank) of a group as an operation is given it; zeros where it does not tell."""
+    try:
+        group = torch.distributed.ProcessGroup.unbox(group) if isinstance(group, torch.ScriptObject) else group
+        return group.size(), group.rank()
+    except (AttributeError, RuntimeError):
+        return 0, 0
+
+
+def _received(values, func, args, kwargs, outputs):
+    for tensor in cuda(args[0]):
+        values.unknown(tensor)
+
+
 SPECIAL = {
+    "c10d::alltoall_base_": _exchanged,
+    "c10d::_reduce_scatter_base_": _scattered,
+    "c10d::recv_": _received,
     "aten::lift_fresh": _given,
     "aten::_amp_foreach_non_finite_check_and_unscale_": _finite,
     "aten::_amp_update_scale_": _scaled,

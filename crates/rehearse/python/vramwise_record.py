@@ -93,6 +93,8 @@ class _Recorder:
             signal.raise_signal(signal.SIGINT)
 
     def write(self):
+        if self.pid == os.getpid() and not self.written:
+            _leave_alone()
         _write_device_report()
         if self.pid != os.getpid() or self.written or self.learns:
             return
@@ -108,7 +110,7 @@ class _Recorder:
             "torch": str(torch.__version__),
             "cuda": torch.version.cuda,
             "cudnn": _cudnn(torch),
-            "devices": [self.stats(n) for n in range(torch.cuda.device_count())],
+            "devices": [self.stats(n) for n in range(_device_count(torch))],
             "oom": dict(self.oom, count=self.ooms) if self.oom else None,
             "steps": self.steps if self.config.get("steps") else None,
             "notes": self.notes,
@@ -117,6 +119,20 @@ class _Recorder:
         with open(place + ".tmp", "w") as file:
             json.dump(report, file)
         os.replace(place + ".tmp", place)
+
+
+def _leave_alone():
+    """What asks a whole group of processes to end (timeout, a batch system) asks twice, since it is handed on, too: what is
+    being written is written."""
+    if _is_main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _device_count(torch):
+    """Devices that there are, whatever the program says of visible ones."""
+    count = getattr(torch._C, "_cuda_getDeviceCount", None)
+    return max(torch.cuda.device_count(), count() if count else 0)
 
 
 def _write_device_report():

@@ -54,6 +54,8 @@ def address(tensor):
 
 def small(tensor):
     floats = tensor.is_floating_point() or tensor.is_complex()
+    if tensor.is_quantized:
+        return False  # the CPU has no such tensor over memory that is given
     return tensor.numel() <= (MOST_FLOATS if floats else MOST_INTEGERS)
 
 

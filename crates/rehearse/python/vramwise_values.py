@@ -17,28 +17,13 @@ import sys
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from vramwise_assumptions import Assumptions, picks
-from vramwise_emulator import entry
+from vramwise_copies import copied_first
+from vramwise_emulator import Device
 from vramwise_operations import (
     ASSUMED, CARRIED, CLEARED, EMPTY, FINITE, FLAGS, INDICES, KNOWN, NAMES, NOT_FINITE, OVERWRITE, RANKED, SAME_PLACES,
     Op, OwnRandomness, cuda, reaches_host,
 )
 from vramwise_tensors import PLAIN, WITHOUT_MEMORY, address, alias, backed, clear, on_cpu, small, tensors
-
-
-class _Device:
-    """The emulated device's own functions, as far as it has them."""
-
-    def __init__(self):
-        self._next = entry("vramwise_answer_next_copy", ctypes.c_char_p, ctypes.c_size_t)
-
-    def answer(self, copies):
-        for raw in copies if self._next else ():
-            self._next(raw, len(raw))
-
-    def forget(self):
-        """What was not asked for answers nothing else: no copy has this size."""
-        if self._next:
-            self._next(b"", 0)
 
 
 class Values(TorchDispatchMode):
@@ -51,7 +36,7 @@ class Values(TorchDispatchMode):
         self.known = {}  # address of a storage -> KNOWN, FINITE or ASSUMED
         self.captured = {}  # address of a storage that a graph writes -> its bytes
         self.ops = {}
-        self.device = _Device()
+        self.device = Device()
         self.assumed = Assumptions(assume)
         self.random = 0
         self.scaled = 0  # steps of gradient scalers
@@ -70,20 +55,16 @@ class Values(TorchDispatchMode):
         op = self.ops.get(func)
         if op is None:
             op = self.ops[func] = Op(func)
+        if op.composite:
+            with self:  # so that its parts come here, one by one
+                return func._op_dk(op.composite, *args, **kwargs)
         inputs = cuda((*args, *kwargs.values()))
-        counted = op.counts is not None and bool(inputs) and kwargs.get("output_size") is None
-        if counted:
-            self._count(op, args)
-        try:
-            out = func(*args, **kwargs)
-        finally:
-            if counted:
-                self.device.forget()
+        out = self._run(func, op, args, kwargs, inputs)
         results = out if isinstance(out, (list, tuple)) else (out,)
         outputs = cuda(results)
         if inputs and (op.reads or reaches_host(op, out, args)):
             self._read(op, inputs)
-        if not outputs and not (inputs and op.mutable):
+        if not outputs and not op.special and not (inputs and op.mutable):
             return out
         if torch._C._cuda_isCurrentStreamCapturing():
             self._capture(op, args, kwargs, inputs, outputs)
@@ -94,6 +75,36 @@ class Values(TorchDispatchMode):
             if op.name in SAME_PLACES and not results[0].layout is torch.strided:
                 self._keep_places(args, results[0])
         return out
+
+    def _run(self, func, op, args, kwargs, inputs):
+        """Does an operation as the program asked for it; the device is told before what will be read back."""
+        if not inputs or op.is_view:
+            return func(*args, **kwargs)
+        counted = op.counts is not None and kwargs.get("output_size") is None
+        if counted:
+            self._count(op, args)
+        elif op.copies:
+            self._copy_first(op, args, kwargs)
+        watched = not (counted or op.copies or op.reads)
+        if watched:
+            known = [t.untyped_storage() for t in inputs if self.known.get(address(t)) is not None]
+            self.device.begin([(storage.data_ptr(), storage.nbytes()) for storage in known])
+        try:
+            return func(*args, **kwargs)
+        finally:
+            if watched and self.device.end():
+                self._note(op.name, None, "integer")
+            elif not watched:
+                self.device.forget()
+
+    def _copy_first(self, op, args, kwargs):
+        """Tells the device the numbers of a copy to the host that a kernel puts in order first."""
+        try:
+            source, numbers = copied_first(op.name, args, kwargs)
+            if source is not None:
+                self.device.answer([numbers(self.sure([source]) is not None)])
+        except Exception:
+            _trace()
 
     def _higher_order(self, func, args, kwargs):
         """Operations made of functions, such as flex_attention: what comes out is not known."""

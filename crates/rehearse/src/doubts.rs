@@ -102,6 +102,9 @@ pub(crate) fn doubt(
         ));
     }
     let holding = outcome.processes.iter().filter(|process| peak(process) > 0).count();
+    let contexts =
+        outcome.reports.iter().filter(|report| report.devices.iter().any(|d| d.peak_bytes > 0));
+    let holding = holding.max(contexts.count());
     if holding > 1 {
         uncertain.push(format!(
             "{holding} processes used the device: each was given the whole card, and the figures are sums of \

@@ -19,7 +19,8 @@ pub enum Verdict {
     Fits,
     /// It ran out of memory.
     DoesNotFit,
-    /// It ended otherwise; what it had taken until then is all that is known.
+    /// It ended otherwise, and what it had taken until then is all that is known; or it ran to its end, and its processes
+    /// had more than the card has if their peaks came at the same time.
     Unknown,
 }
 
@@ -147,8 +148,10 @@ pub(crate) fn read(
     reports.sort_by_key(|report| report.pid);
     let oom = processes.iter().find_map(|process| process.oom);
     let devices = devices(rehearsal, &processes, &reports);
+    let crowded = devices.iter().any(|device| device.device > device.total);
     let verdict = match (ended.status, oom) {
         _ if ended.interrupted() => Verdict::Unknown,
+        (0, _) if crowded => Verdict::Unknown,
         (0, _) => Verdict::Fits,
         (_, Some(_)) if !ended.timed_out => Verdict::DoesNotFit,
         _ => Verdict::Unknown,

@@ -23,6 +23,7 @@ const PYTHON: &[(&str, &str)] = &[
     ("vramwise_operations.py", include_str!("../python/vramwise_operations.py")),
     ("vramwise_compile.py", include_str!("../python/vramwise_compile.py")),
     ("vramwise_counts.py", include_str!("../python/vramwise_counts.py")),
+    ("vramwise_copies.py", include_str!("../python/vramwise_copies.py")),
     ("vramwise_emulator.py", include_str!("../python/vramwise_emulator.py")),
     ("vramwise_tensors.py", include_str!("../python/vramwise_tensors.py")),
     ("vramwise_ranks.py", include_str!("../python/vramwise_ranks.py")),

@@ -209,6 +209,18 @@ fn check(outcome: &Outcome, command: &[String]) -> Result<(), Failure> {
     if outcome.verdict != Verdict::Unknown {
         return Ok(());
     }
+    if outcome.ended.status == 0 {
+        let worst = outcome.worst();
+        return Err(Failure::new(
+            "the processes of the program may take more together than the card has",
+        )
+        .at(command.join(" "))
+        .hint(format!(
+            "the sum of their peaks is {} bytes of {}: have the command run one of them",
+            grouped(worst.device),
+            grouped(worst.total)
+        )));
+    }
     let log = std::fs::read_to_string(outcome.directory.join("pass2.log")).unwrap_or_default();
     let last: Vec<&str> = log.trim_end().lines().rev().take(3).collect();
     let said: Vec<&str> = last.into_iter().rev().collect();

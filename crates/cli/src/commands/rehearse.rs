@@ -166,6 +166,7 @@ impl Run {
         match self.outcome.verdict {
             Verdict::Fits => Status::Fine,
             Verdict::DoesNotFit => Status::Finding,
+            Verdict::Unknown if self.outcome.ended.status == 0 => Status::Finding,
             Verdict::Unknown => Status::Child(self.outcome.ended.status),
         }
     }

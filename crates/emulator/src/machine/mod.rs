@@ -5,6 +5,7 @@ mod carried;
 mod context;
 mod host;
 mod memory;
+pub(crate) mod operation;
 mod physical;
 mod properties;
 mod share;

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use vramwise_values::Line;
 
+use super::operation;
 use crate::config::{self, Mode};
 
 /// How far an answer of the right size is looked for when the program reads something else than logged.
@@ -120,7 +121,7 @@ impl Values {
     /// A small copy to the host: the bytes that it gives. `found` is what memory holds, which is `certain` where the
     /// program put it there and no kernel ran since; where nobody knows better, what is not certain reads as zeros,
     /// never as what another block left behind.
-    pub(crate) fn answer(&mut self, found: Vec<u8>, certain: bool) -> Vec<u8> {
+    pub(crate) fn answer(&mut self, from: u64, found: Vec<u8>, certain: bool) -> Vec<u8> {
         let told = told(found.len());
         if COMPILING.get() {
             return told.unwrap_or(found);
@@ -138,7 +139,7 @@ impl Values {
                 told.unwrap_or_else(|| vec![0; found.len()])
             }
             Mode::Learn => {
-                let bytes = told.unwrap_or(found);
+                let bytes = told.unwrap_or_else(|| operation::readable(from, found, certain));
                 let line = Line::new(self.next, &bytes, false);
                 self.next += 1;
                 if let Some(log) = &mut self.log {
@@ -185,9 +186,10 @@ impl Values {
         }
     }
 
-    /// Writes what is buffered.
+    /// Writes what is buffered. What a fork brought along the parent writes.
     pub(crate) fn flush(&mut self) {
-        if let Some(log) = &mut self.log {
+        let own = self.opened_by == std::process::id();
+        if let Some(log) = self.log.as_mut().filter(|_| own) {
             let _ = log.flush();
         }
     }
@@ -211,8 +213,8 @@ mod tests {
     #[test]
     fn copies_are_answered_in_order() {
         let mut values = answering(&[4, 1]);
-        assert_eq!(values.answer(vec![9; 4], false), [0; 4]);
-        assert_eq!(values.answer(vec![9], false), [1]);
+        assert_eq!(values.answer(0, vec![9; 4], false), [0; 4]);
+        assert_eq!(values.answer(0, vec![9], false), [1]);
         assert_eq!((values.answered, values.unknown, values.mismatches), (2, 0, 0));
         assert_eq!(values.measured, 1);
     }
@@ -221,18 +223,18 @@ mod tests {
     fn what_a_compiler_reads_is_not_in_the_log() {
         let mut values = answering(&[4]);
         tell_compiling(true);
-        assert_eq!(values.answer(vec![9; 4], false), [9; 4]);
+        assert_eq!(values.answer(0, vec![9; 4], false), [9; 4]);
         tell_compiling(false);
-        assert_eq!(values.answer(vec![9; 4], false), [0; 4]);
+        assert_eq!(values.answer(0, vec![9; 4], false), [0; 4]);
         assert_eq!((values.answered, values.unknown, values.mismatches), (1, 0, 0));
     }
 
     #[test]
     fn a_copy_that_was_not_logged_is_noted_and_the_rest_found_again() {
         let mut values = answering(&[4, 8, 1]);
-        assert_eq!(values.answer(vec![9; 8], false), [1; 8], "the entry of 4 bytes is skipped");
-        assert_eq!(values.answer(vec![9; 2], true), [9; 2]);
-        assert_eq!(values.answer(vec![9], false), [2]);
+        assert_eq!(values.answer(0, vec![9; 8], false), [1; 8], "the entry of 4 bytes is skipped");
+        assert_eq!(values.answer(0, vec![9; 2], true), [9; 2]);
+        assert_eq!(values.answer(0, vec![9], false), [2]);
         assert_eq!((values.answered, values.unknown, values.mismatches), (2, 1, 2));
         assert_eq!(values.details[0], "read 8 bytes where the log has 4 bytes (entry 0)");
     }
@@ -240,10 +242,10 @@ mod tests {
     #[test]
     fn what_nobody_knows_is_zero_and_never_what_memory_held() {
         let mut nothing_logged = answering(&[]);
-        assert_eq!(nothing_logged.answer(vec![9; 8], false), [0; 8]);
+        assert_eq!(nothing_logged.answer(0, vec![9; 8], false), [0; 8]);
         let mut off = Values { mode: Mode::Off, ..Values::default() };
-        assert_eq!(off.answer(vec![9; 8], false), [0; 8]);
-        assert_eq!(off.answer(vec![9; 8], true), [9; 8]);
+        assert_eq!(off.answer(0, vec![9; 8], false), [0; 8]);
+        assert_eq!(off.answer(0, vec![9; 8], true), [9; 8]);
         assert_eq!((off.answered, off.unknown), (1, 1));
     }
 }

@@ -57,7 +57,7 @@ pub(crate) fn transfer(to: *mut c_void, from: *const c_void, bytes: usize) {
             let found = abi::bytes(from, bytes);
             let mut machine = machine::lock();
             let certain = machine.carried.holds(from as u64, bytes as u64);
-            let answer = machine.values.answer(found, certain);
+            let answer = machine.values.answer(from as u64, found, certain);
             drop(machine);
             abi::put_bytes(to, &answer);
         }

@@ -55,6 +55,11 @@ fn verdict(text: &mut String, report: &Report, style: Style) {
             ),
             None => writeln!(text, "{}", style.bad("does not fit")),
         },
+        None if report.exit_status == 0 && !report.interrupted => writeln!(
+            text,
+            "{}: if the processes of the program have their peaks at the same time, they take {peak} of {total}",
+            style.warn("not known")
+        ),
         None => {
             let how = if report.interrupted {
                 "the program was interrupted".to_owned()
