@@ -118,6 +118,7 @@ pub(crate) fn doubt(
         );
     }
     uncertain.extend(own_runtimes(&outcome.reports));
+    uncertain.extend(unanswered(&outcome.unknown_calls()));
     if outcome.processes.is_empty() && !outcome.ended.interrupted() {
         notes.push(
             "no process reported PyTorch's counters: the program did not use CUDA, ended without \
@@ -200,6 +201,24 @@ fn of_reads(
     }
 }
 
+/// Libraries that were asked for the size of a workspace and could not answer: the program took none.
+fn unanswered(calls: &[String]) -> Option<String> {
+    let sizes = ["bufferSize", "BufferSize", "MakePlan", "Estimate", "GetSize", "WorkspaceSize"];
+    let asked: Vec<&str> = calls
+        .iter()
+        .map(String::as_str)
+        .filter(|call| sizes.iter().any(|size| call.contains(size)))
+        .collect();
+    let first = asked.first()?;
+    let more = match asked.len() {
+        1 => String::new(),
+        n => format!(" and {} more", n - 1),
+    };
+    Some(format!(
+        "what these libraries need for their work is not known without a GPU ({first}{more}): no memory was taken for it"
+    ))
+}
+
 /// Objects with a CUDA runtime of their own, which the emulated device is not.
 fn own_runtimes(reports: &[DeviceReport]) -> Vec<String> {
     let objects = reports.iter().flat_map(|report| &report.objects);
@@ -214,4 +233,18 @@ fn own_runtimes(reports: &[DeviceReport]) -> Vec<String> {
         )
     };
     found.map(said).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workspaces_that_nobody_knows_are_a_doubt() {
+        let calls =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(unanswered(&calls(&["cuStreamGetPriority"])), None);
+        let said = unanswered(&calls(&["cufftXtMakePlanMany", "x", "cusolverDnXpotrf_bufferSize"]));
+        assert!(said.unwrap().contains("(cufftXtMakePlanMany and 1 more)"));
+    }
 }
