@@ -32,6 +32,7 @@ mod config;
 mod cudnn;
 mod driver;
 mod exports;
+mod fft;
 mod machine;
 mod management;
 mod profiling;

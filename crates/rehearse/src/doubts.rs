@@ -215,7 +215,7 @@ fn unanswered(calls: &[String]) -> Option<String> {
         n => format!(" and {} more", n - 1),
     };
     Some(format!(
-        "what these libraries need for their work is not known without a GPU ({first}{more}): no memory was taken for it"
+        "what these libraries need for their work is not known without a GPU ({first}{more}): it is an estimate, or nothing"
     ))
 }
 

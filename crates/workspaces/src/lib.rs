@@ -16,6 +16,7 @@ mod canonical;
 mod convolution;
 pub mod ctc;
 pub mod estimate;
+pub mod fft;
 mod header;
 pub mod keys;
 mod node;

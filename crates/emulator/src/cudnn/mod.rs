@@ -68,6 +68,11 @@ extern "C" fn cudnnGetStream(handle: usize, to: *mut usize) -> i32 {
     0
 }
 
+/// Whether sizes were measured on this card.
+pub(crate) fn is_measured_card() -> bool {
+    sizes::table().is_some()
+}
+
 /// A computation of `ns` virtual nanoseconds.
 fn compute(ns: u64) -> i32 {
     let device = machine::current_device();
