@@ -5,11 +5,13 @@
 //! them ran. For the size queries that take a library handle: descriptors and sizes. The lines go to the file named in
 //! `VRAMWISE_PROBE_OUT`, whenever the program calls `vramwise_probe_mark`.
 //!
-//! Only functions of cuDNN's public headers are used, as documented.
+//! And it writes down what a program reads back from the card, where `VRAMWISE_PROBE_VALUES` names a log (`reads`).
+//!
+//! Only functions of cuDNN's and the CUDA runtime's public headers are used, as documented.
 
 // An interposer speaks C: it is handed pointers by its callers and hands them on. Each block says what it relies on.
 #![allow(unsafe_code)]
-// The names are cuDNN's, and so is the reach: the loader finds these functions, no crate does.
+// The names are cuDNN's and CUDA's, and so is the reach: the loader finds these functions, no crate does.
 #![allow(non_snake_case, unreachable_pub)]
 
 mod backend;
