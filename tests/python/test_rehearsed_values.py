@@ -83,6 +83,20 @@ loss = torch.randn(100, 100, device="cuda").sum()
 print(bool(torch.isnan(loss)), bool(torch.isinf(loss)))
 """
 
+ALL_FINITE = """
+import torch
+
+for size in 1000, 2000:
+    x = torch.randn(size, size, device="cuda")
+    y = x @ x
+    assert torch.isfinite(y).all() and y.isfinite().all(0).all()
+    assert not torch.isnan(y).any() and not (~torch.isfinite(y)).any()
+print("other masks", bool((y > 0).all()), bool((y == x).all()), bool((torch.isfinite(y) & (y > 0)).all()))
+mask = torch.isfinite(y)
+mask[0] = False
+print("written", bool(mask.all()))
+"""
+
 REPEATED = """
 import torch
 
@@ -304,6 +318,12 @@ class RehearsedValues(Rehearsed):
         report, said = self.rehearse(program=FINITE)
         self.assertIn("False False", said)
         self.assertEqual(report["values"]["unknown"], 0)
+        self.assertIn("taken to be finite", " ".join(report["uncertain"]))
+
+    def test_large_tensors_are_taken_to_be_finite(self):
+        report, said = self.rehearse("--draws", "1", program=ALL_FINITE)
+        self.assertIn("other masks False False False", said)
+        self.assertIn("written False", said)
         self.assertIn("taken to be finite", " ".join(report["uncertain"]))
 
     def test_how_often_rows_are_repeated_does_not_depend_on_what_is_in_them(self):

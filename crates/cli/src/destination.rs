@@ -48,6 +48,18 @@ impl Destination {
         Ok(())
     }
 
+    /// Fails where a file cannot be made, before work that costs too much to be lost.
+    pub(crate) fn try_to_write(&self) -> Result<(), Failure> {
+        let fail = |error: io::Error| Failure::io("write", &self.path, &error);
+        let mut file = OpenOptions::new();
+        // A pipe or a device has no name beside it.
+        if fs::metadata(&self.path).is_ok_and(|found| !found.is_file()) {
+            return file.write(true).open(&self.path).map(drop).map_err(fail);
+        }
+        let temporary = Temporary::beside(&self.path).map_err(fail)?;
+        file.write(true).create_new(true).open(&temporary.0).map(drop).map_err(fail)
+    }
+
     /// Writes the whole file, or leaves what was there.
     pub(crate) fn write(&self, content: &[u8]) -> Result<(), Failure> {
         let fail = |error: io::Error| Failure::io("write", &self.path, &error);
@@ -151,6 +163,16 @@ mod tests {
         let destination = Destination::new(&path, true).unwrap();
         assert!(destination.distinct_from([room.join(".").join("a.pickle").as_path()]).is_err());
         assert!(destination.distinct_from([room.join("b.pickle").as_path()]).is_ok());
+        fs::remove_dir_all(room).unwrap();
+    }
+
+    #[test]
+    fn where_no_file_can_be_made_is_known_beforehand() {
+        let room = room("beforehand");
+        let tried = |path: &Path| Destination::new(path, false).unwrap().try_to_write();
+        assert!(tried(&room.join("a")).is_ok());
+        assert!(tried(&room.join("none").join("a")).is_err());
+        assert_eq!(names(&room), [""; 0], "nothing is left");
         fs::remove_dir_all(room).unwrap();
     }
 

@@ -73,6 +73,8 @@ pub(crate) fn write(machine: &mut Machine) {
             "unknown": values.unknown,
             "large": values.large,
             "mismatches": values.mismatches,
+            "breaks": values.breaks,
+            "unread": values.unread(),
             "details": values.details,
         },
         "notes": machine.notes.iter().chain(&values.complaints).collect::<Vec<_>>(),

@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from vramwise_assumptions import Assumptions, picks
 from vramwise_copies import copied_first
 from vramwise_emulator import Device
+from vramwise_finite import true_everywhere
 from vramwise_operations import (
     ASSUMED, CARRIED, CLEARED, EMPTY, FINITE, FLAGS, INDICES, KNOWN, NAMES, NOT_FINITE, OVERWRITE, RANKED, SAME_PLACES,
     Op, OwnRandomness, cuda, reaches_host,
@@ -34,6 +35,7 @@ class Values(TorchDispatchMode):
     def __init__(self, assume):
         super().__init__()
         self.known = {}  # address of a storage -> KNOWN, FINITE or ASSUMED
+        self.finite = set()  # addresses of storages that are true wherever numbers are finite
         self.captured = {}  # address of a storage that a graph writes -> its bytes
         self.ops = {}
         self.device = Device()
@@ -136,6 +138,7 @@ class Values(TorchDispatchMode):
     def unknown(self, tensor):
         """Nothing is known of a tensor; what memory held before is no answer."""
         self.known.pop(address(tensor), None)
+        self.finite.discard(address(tensor))
         clear(tensor)
 
     def _count(self, op, args):
@@ -217,6 +220,7 @@ class Values(TorchDispatchMode):
         """A graph has run: which one does not matter, since all write what is not known."""
         for place, size in self.captured.items():
             self.known.pop(place, None)
+            self.finite.discard(place)
             if size <= CLEARED and backed():
                 ctypes.memset(place, 0, size)
 
@@ -249,6 +253,11 @@ class Values(TorchDispatchMode):
             self._draw_numbers(outputs[0])
         elif op.name in NOT_FINITE and sure is None and all(small(t) for t in fresh):
             self.known.update({address(tensor): FINITE for tensor in fresh})
+        elif true_everywhere(op.name, args, self.finite):
+            self.finite.update(address(tensor) for tensor in fresh)
+            for tensor in filter(small, fresh):
+                alias(tensor).fill_(True)
+                self.known[address(tensor)] = FINITE
 
     def _filled(self, func, op, args, kwargs, fresh, outputs):
         if op.name in EMPTY:
@@ -298,6 +307,7 @@ class Values(TorchDispatchMode):
         else:
             sure = None
         for tensor in written:
+            self.finite.discard(address(tensor))
             whole = tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
             previous = KNOWN if overwrites and whole else self.known.get(address(tensor))
             if sure is None:

@@ -1,6 +1,6 @@
 //! How sure the figures of a rehearsal are, in words.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::elf;
 use crate::machine::Strict;
@@ -53,14 +53,18 @@ pub(crate) fn doubt(
             "{large} copies of more than 64 KiB from the device to the host (checkpoints, outputs) gave zeros"
         ));
     }
+    let answers = match &rehearsal.values {
+        Values::File(file) => file.display().to_string(),
+        _ => "the first pass".to_owned(),
+    };
     if mismatches > 0 {
         uncertain.push(format!(
-            "{mismatches} reads from the device had another size than in the first pass: values after \
-             the first of these may be wrong"
+            "{mismatches} reads from the device had another size than in {answers}: values after the first of \
+             these may be wrong"
         ));
     }
     if unknown > 0 && rehearsal.values != Values::Off && strict.is_none() {
-        uncertain.push(format!("{unknown} reads from the device were not in the first pass"));
+        uncertain.push(format!("{unknown} reads from the device were not in {answers}"));
     }
     let unbacked = outcome.reports.iter().any(|report| report.backed == Some(false));
     let addresses_only = strict.is_some() || unbacked;
@@ -75,6 +79,8 @@ pub(crate) fn doubt(
         ));
     }
     if let Values::File(file) = &rehearsal.values {
+        let (breaks, unread) = (sum(|r| r.values.breaks), sum(|r| r.values.unread));
+        uncertain.extend(of_another(file, breaks, unread, ended_by_itself(rehearsal, outcome)));
         let (answered, measured) = (sum(|r| r.values.answered), sum(|r| r.values.measured));
         if measured < answered {
             uncertain.push(format!(
@@ -146,6 +152,31 @@ pub(crate) fn doubt(
     notes.dedup();
     outcome.uncertain = uncertain;
     outcome.notes = notes;
+}
+
+/// Whether the program came to its own end.
+fn ended_by_itself(rehearsal: &Rehearsal, outcome: &Outcome) -> bool {
+    rehearsal.steps.is_none() && outcome.ended.status == 0
+}
+
+/// Signs that a log of values is that of another program, or of another run.
+fn of_another(file: &Path, breaks: u64, unread: u64, ended: bool) -> Vec<String> {
+    let mut said = Vec::new();
+    let file = file.display();
+    if breaks > 0 {
+        said.push(format!(
+            "the lines of {file} do not follow one another: some are missing or were moved, and the values behind \
+             them may be wrong"
+        ));
+    }
+    // A program that is ended after some steps has not asked for the rest yet.
+    if unread > 0 && ended {
+        said.push(format!(
+            "the program asked for less than {file} has ({unread} left over): it may be the log of another \
+             program, or of another run"
+        ));
+    }
+    said
 }
 
 /// What the first pass said of how well the values are known that the program read.
@@ -238,6 +269,17 @@ fn own_runtimes(reports: &[DeviceReport]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_that_does_not_go_with_the_program_is_a_doubt() {
+        let said = |breaks, unread, ended| {
+            of_another(Path::new("v.jsonl"), breaks, unread, ended).join("; ")
+        };
+        assert_eq!(said(0, 0, true), "");
+        assert!(said(0, 7, true).contains("v.jsonl has (7 left over)"));
+        assert_eq!(said(0, 7, false), "", "it was ended before");
+        assert!(said(2, 0, false).contains("v.jsonl do not follow"));
+    }
 
     #[test]
     fn workspaces_that_nobody_knows_are_a_doubt() {

@@ -102,8 +102,8 @@ impl RehearsalError {
             Self::NoPython(_) => "name the interpreter with --python",
             Self::BrokenPython { .. } => "does the command itself work?",
             Self::NoTorch(_) => {
-                "activate the environment that the program runs in, or name its interpreter in the \
-                 command"
+                "activate the environment that the program runs in, or name its interpreter, in the \
+                 command or with --python"
             }
             Self::CpuTorch { .. } => {
                 "install PyTorch's CUDA build (the default of `pip install torch` on Linux); it needs \

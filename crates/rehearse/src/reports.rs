@@ -75,6 +75,10 @@ pub struct AnsweredValues {
     pub large: u64,
     /// Of another size than the log has.
     pub mismatches: u64,
+    /// Places in the log where numbers of lines do not follow one another.
+    pub breaks: u64,
+    /// Answers of the log that nothing asked for.
+    pub unread: u64,
     /// The first of these, in words.
     pub details: Vec<String>,
 }

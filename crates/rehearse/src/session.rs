@@ -25,6 +25,7 @@ const PYTHON: &[(&str, &str)] = &[
     ("vramwise_counts.py", include_str!("../python/vramwise_counts.py")),
     ("vramwise_copies.py", include_str!("../python/vramwise_copies.py")),
     ("vramwise_emulator.py", include_str!("../python/vramwise_emulator.py")),
+    ("vramwise_finite.py", include_str!("../python/vramwise_finite.py")),
     ("vramwise_tensors.py", include_str!("../python/vramwise_tensors.py")),
     ("vramwise_ranks.py", include_str!("../python/vramwise_ranks.py")),
     ("vramwise_strategies.py", include_str!("../python/vramwise_strategies.py")),
@@ -197,6 +198,14 @@ fn clear(directory: &Path, replace: bool) -> Result<(), RehearsalError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn none_of_our_own_lines_is_taken_for_the_programs() {
+        for (name, _) in PYTHON.iter().filter(|(name, _)| name.starts_with("vramwise_")) {
+            let file = format!("/tmp/room/python/{name}");
+            assert!(vramwise_analyze::peak::is_framework(&file), "{file}");
+        }
+    }
 
     #[test]
     fn a_log_of_values_brings_those_of_the_other_processes() {

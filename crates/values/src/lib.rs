@@ -7,5 +7,5 @@
 mod line;
 mod names;
 
-pub use line::{Line, Lines, SMALL_COPY, read};
+pub use line::{Line, Lines, SMALL_COPY, breaks, read};
 pub use names::claim;

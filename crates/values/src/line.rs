@@ -76,9 +76,32 @@ pub fn read(path: &Path) -> io::Result<Lines> {
     Ok((lines, complaints))
 }
 
+/// How often a line is not the one behind the line before it: some were taken out, added or moved.
+pub fn breaks(lines: &[Line]) -> u64 {
+    let mut expected = 0;
+    let follows = |line: &&Line| {
+        let broken = line.n != expected;
+        expected = line.n.saturating_add(1);
+        broken
+    };
+    lines.iter().filter(follows).count() as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_is_missing_or_moved_is_a_break() {
+        let lines = |numbers: &[u64]| -> Vec<Line> {
+            numbers.iter().map(|&n| Line::new(n, &[7], true)).collect()
+        };
+        assert_eq!(breaks(&lines(&[0, 1, 2])), 0);
+        assert_eq!(breaks(&lines(&[0, 2, 3])), 1);
+        assert_eq!(breaks(&lines(&[1, 2])), 1);
+        assert_eq!(breaks(&lines(&[0, 2, 1, 3])), 3);
+        assert_eq!(breaks(&lines(&[u64::MAX, u64::MAX])), 1);
+    }
 
     #[test]
     fn bytes_come_back_from_their_line() {

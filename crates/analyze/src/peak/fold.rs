@@ -20,11 +20,20 @@ const LIBRARIES: [&str; 10] = [
 ];
 
 /// Our own files inside a rehearsed program.
-const BOOTSTRAP: [&str; 4] = [
-    "/python/vramwise_record.py",
-    "/python/vramwise_values.py",
+const BOOTSTRAP: [&str; 13] = [
+    "/python/vramwise_assumptions.py",
+    "/python/vramwise_compile.py",
+    "/python/vramwise_copies.py",
+    "/python/vramwise_counts.py",
+    "/python/vramwise_emulator.py",
+    "/python/vramwise_finite.py",
+    "/python/vramwise_layer.py",
+    "/python/vramwise_operations.py",
     "/python/vramwise_ranks.py",
+    "/python/vramwise_record.py",
     "/python/vramwise_strategies.py",
+    "/python/vramwise_tensors.py",
+    "/python/vramwise_values.py",
 ];
 /// Endings of files that Python lines stand in; everything else is C++ or nothing.
 const PYTHON: [&str; 4] = [".py", ".pyw", ".pyx", ".ipynb"];

@@ -50,3 +50,22 @@ fn what_cannot_be_measured_is_refused_with_advice_and_nothing_is_left() {
     refused(&mut command(&room, &["probe", "--no-workspaces", "--jobs", "x"]), &["--jobs"]);
     assert_eq!(room.names(), ["emulator.json"]);
 }
+
+#[test]
+fn what_could_not_be_kept_is_told_before_the_program_runs() {
+    let room = Room::new("probe-values");
+    // Any shared object can be preloaded; this process has some.
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let object = maps.split_whitespace().find(|word| word.contains("/libgcc_s.so")).unwrap();
+    room.write("libvramwise_probe.so", std::fs::read(object).unwrap());
+    let watched = |path: &str| command(&room, &["probe", "--values", path, "--", "touch", "ran"]);
+    refused(&mut watched("none/v.jsonl"), &["cannot write", "none/v.jsonl"]);
+    room.write("v.rank-1.jsonl", "");
+    refused(&mut watched("v.jsonl"), &["v.rank-1.jsonl exists already"]);
+    assert!(!room.path().join("ran").exists());
+
+    let failed = command(&room, &["probe", "--values", "w.jsonl", "--", "false"]).output().unwrap();
+    assert_eq!(failed.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&failed.stdout);
+    assert!(text.contains("ended with status 1; until then it had read nothing"), "{text}");
+}

@@ -70,6 +70,8 @@ pub(crate) struct Values {
     pub(crate) large: u64,
     /// Copies whose size was not the logged one.
     pub(crate) mismatches: u64,
+    /// Places in the log where numbers of lines do not follow one another.
+    pub(crate) breaks: u64,
     pub(crate) details: Vec<String>,
     /// What is wrong with the log.
     pub(crate) complaints: Vec<String>,
@@ -108,6 +110,7 @@ impl Values {
         }
         match vramwise_values::read(&path) {
             Ok((lines, complaints)) => {
+                self.breaks = vramwise_values::breaks(&lines);
                 self.answers = lines.into();
                 self.complaints.extend(complaints);
             }
@@ -156,7 +159,8 @@ impl Values {
         let fits = |line: &Line| line.bytes == found.len();
         let at = self.answers.iter().take(WINDOW).position(fits);
         if at != Some(0) {
-            self.mismatches += 1;
+            // Behind the log's end there is no size to differ from.
+            self.mismatches += u64::from(!self.answers.is_empty());
             if self.details.len() < DETAILS {
                 let logged = self
                     .answers
@@ -184,6 +188,12 @@ impl Values {
                 if certain { found } else { vec![0; found.len()] }
             }
         }
+    }
+
+    /// Answers of the log that nothing has asked for.
+    pub(crate) fn unread(&self) -> usize {
+        let own = self.mode == Mode::Answer && self.opened_by == std::process::id();
+        if own { self.answers.len() } else { 0 }
     }
 
     /// Writes what is buffered. What a fork brought along the parent writes.
@@ -216,7 +226,8 @@ mod tests {
         assert_eq!(values.answer(0, vec![9; 4], false), [0; 4]);
         assert_eq!(values.answer(0, vec![9], false), [1]);
         assert_eq!((values.answered, values.unknown, values.mismatches), (2, 0, 0));
-        assert_eq!(values.measured, 1);
+        assert_eq!((values.measured, values.unread()), (1, 0));
+        assert_eq!(answering(&[4, 1]).unread(), 2);
     }
 
     #[test]
@@ -243,6 +254,7 @@ mod tests {
     fn what_nobody_knows_is_zero_and_never_what_memory_held() {
         let mut nothing_logged = answering(&[]);
         assert_eq!(nothing_logged.answer(0, vec![9; 8], false), [0; 8]);
+        assert_eq!((nothing_logged.unknown, nothing_logged.mismatches), (1, 0));
         let mut off = Values { mode: Mode::Off, ..Values::default() };
         assert_eq!(off.answer(0, vec![9; 8], false), [0; 8]);
         assert_eq!(off.answer(0, vec![9; 8], true), [9; 8]);

@@ -1,6 +1,6 @@
 //! `vramwise probe --values FILE -- COMMAND`: what a program reads back from a real card.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use vramwise_rehearse::Streams;
@@ -37,7 +37,11 @@ struct Process {
 
 /// Runs the command and keeps the logs.
 pub(super) fn run(path: &Path, command: &[String], context: &Context) -> Result<Status, Failure> {
-    context.destination(path)?;
+    // Before the program runs, which may take hours.
+    context.destination(path)?.try_to_write()?;
+    for further in further_logs(path) {
+        context.destination(&further)?;
+    }
     let streams = if context.global.json { Streams::ToStderr } else { Streams::Through };
     let watched = watch(command, streams).map_err(|error| failure(&error))?;
     let mut processes = Vec::new();
@@ -55,6 +59,23 @@ pub(super) fn run(path: &Path, command: &[String], context: &Context) -> Result<
         0 => Status::Fine,
         status => Status::Child(status),
     })
+}
+
+/// Logs of further processes that lie beside `path` already, sorted.
+fn further_logs(path: &Path) -> Vec<PathBuf> {
+    let (Some(folder), Some(stem)) = (path.parent(), path.file_stem()) else { return Vec::new() };
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let stem = format!("{}.", stem.to_string_lossy());
+    let further = |entry: std::io::Result<std::fs::DirEntry>| {
+        let name = entry.ok()?.file_name().into_string().ok()?;
+        let process = name.strip_prefix(&stem)?.strip_suffix(".jsonl")?;
+        let counted = process.parse::<u32>().is_ok() || process.starts_with("rank-");
+        counted.then(|| path.with_file_name(&name))
+    };
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let mut found: Vec<PathBuf> = entries.filter_map(further).collect();
+    found.sort();
+    found
 }
 
 /// Puts the log of a process where the user wants it, those of further processes beside it.
@@ -81,7 +102,12 @@ impl Report {
             let reads = counted(*reads, "read");
             text.push_str(&format!("{}: {reads}, {} bytes\n", printable(file), grouped(*bytes)));
         }
-        if self.processes.is_empty() {
+        if self.processes.is_empty() && self.exit_status != 0 {
+            text.push_str(&format!(
+                "the program ended with status {}; until then it had read nothing of up to 64 KiB back from a GPU\n",
+                self.exit_status
+            ));
+        } else if self.processes.is_empty() {
             text.push_str(
                 "the program read nothing of up to 64 KiB back from a GPU: a rehearsal of it needs no values\n",
             );
