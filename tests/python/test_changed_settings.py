@@ -63,9 +63,19 @@ class OnTheEmulatedDevice(unittest.TestCase):
     def test_a_slice_keeps_them(self):
         cut = Path(self.folder.name) / "cut.pickle"
         entries = self.about["recording"]["entries"][0]
-        emulated.vramwise("slice", self.file, "--from", "10", "--to", entries - 5, "-o", cut)
+        said = emulated.vramwise("slice", "--json", self.file, "--from", "10", "--to", entries - 5, "-o", cut)
+        self.assertTrue(json.loads(said.stdout)["replays"], said.stderr)
         done = emulated.vramwise("replay", cut)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_a_slice_without_a_change_has_the_settings_of_its_time(self):
+        first, second = (change["events"][0] for change in self.about["settings"]["changes"])
+        parts = {"": (0, first), "expandable_segments:True": (first, second)}
+        for number, (settings, (begin, end)) in enumerate(parts.items()):
+            cut = Path(self.folder.name) / f"part{number}.pickle"
+            emulated.vramwise("slice", self.file, "--from", begin, "--to", end, "-o", cut)
+            report = json.loads(emulated.vramwise("replay", "--json", cut).stdout)
+            self.assertEqual(report["settings"]["recorded"], settings)
 
     def test_inspect_and_explain_read_it(self):
         done = emulated.vramwise("inspect", self.file, "--json")

@@ -94,7 +94,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     }
     let content = super::snapshot_bytes(&sliced.snapshot, product.ends_with(".json"))?;
     let device = &sliced.snapshot.devices[number as usize];
-    let alone = Recording::verify(device, &options);
+    // Its events have other numbers, and changes of settings with them.
+    let alone = Recording::verify(
+        device,
+        &self::options(&sliced.snapshot, device, args.torch, args.capacity),
+    );
     let reason = why_not(&alone);
     if let Some(why) = &reason {
         context.warn(&format!("on its own the slice does not replay to the byte: {why}"));

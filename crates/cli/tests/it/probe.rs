@@ -28,6 +28,14 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+fn refused(command: &mut Command, words: &[&str]) {
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    for word in words {
+        assert!(said(&output).contains(word), "{word}: {}", said(&output));
+    }
+}
+
 #[test]
 fn probe_explains_itself() {
     assert_cmd_snapshot!(vramwise(&["probe", "--help"]));
@@ -36,13 +44,6 @@ fn probe_explains_itself() {
 #[test]
 fn what_cannot_be_measured_is_refused_with_advice_and_nothing_is_left() {
     let room = Room::new("probe-refused");
-    let refused = |command: &mut Command, words: &[&str]| {
-        let output = command.output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-        for word in words {
-            assert!(said(&output).contains(word), "{word}: {}", said(&output));
-        }
-    };
     refused(&mut command(&room, &["probe"]), &["PyTorch finds no GPU", "nvidia-smi"]);
     refused(command(&room, &["probe"]).env("TORCH_CUDA", "none"), &["without CUDA"]);
     refused(&mut command(&room, &["probe", "--python", "/none/python3"]), &["/none/python3"]);

@@ -108,8 +108,10 @@ impl Report {
         let peak = stats.all(Family::ReservedBytes).peak;
         let recorded = request.recorded.config.to_conf_string(request.version);
         let replayed = request.conf.as_ref().map(|c| c.to_conf_string(request.version));
-        // Of settings that changed, the file says the last ones: those at its begin are meant here.
-        let written = snapshot.settings.as_ref().filter(|_| request.recorded.changes.is_empty());
+        // Of settings that changed, be it before or behind a slice, the file says the last ones: those at its begin
+        // are meant here.
+        let changed = snapshot.recorder.as_ref().is_some_and(|note| note.settings.is_some());
+        let written = snapshot.settings.as_ref().filter(|_| !changed);
         let written = written.map(|s| s.conf.clone());
         Self {
             schema: 1,
