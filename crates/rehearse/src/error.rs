@@ -73,6 +73,14 @@ pub enum RehearsalError {
     /// The directory for the session holds something else.
     #[error("{} is not empty", .0.display())]
     Occupied(PathBuf),
+    /// A log of values has no line that can be understood; what is wrong with the first.
+    #[error("{} is no log of values: {complaint}", path.display())]
+    NoValues {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with its first line.
+        complaint: String,
+    },
     /// A file could not be written or read.
     #[error("cannot {doing} {}: {error}", path.display())]
     Io {
@@ -125,6 +133,9 @@ impl RehearsalError {
             Self::Measurement(_) => "does a small PyTorch program run on this card?",
             Self::Occupied(_) => {
                 "choose an empty directory, or -f to replace an older rehearsal in it"
+            }
+            Self::NoValues { .. } => {
+                "--values takes a values.jsonl of an earlier rehearsal (-o), or of `vramwise probe --values` on a GPU"
             }
             Self::Io { .. } | Self::Interrupted => return None,
         })

@@ -118,6 +118,13 @@ impl Session {
             let copied = fs::copy(from, to);
             copied.map(|_| ()).map_err(|error| RehearsalError::io("read", from, error))
         };
+        let (lines, mut complaints) =
+            vramwise_values::read(file).map_err(|error| RehearsalError::io("read", file, error))?;
+        // A program that read nothing has an empty log.
+        if lines.is_empty() && !complaints.is_empty() {
+            let complaint = complaints.swap_remove(0);
+            return Err(RehearsalError::NoValues { path: file.to_owned(), complaint });
+        }
         copy(file, log)?;
         let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned() + ".";
         let beside = file.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -215,13 +222,19 @@ mod tests {
         fs::create_dir(&old).unwrap();
         fs::create_dir(&session.directory).unwrap();
         for name in ["mine.jsonl", "mine.rank-1.jsonl", "mine.json", "mine2.jsonl"] {
-            fs::write(old.join(name), name).unwrap();
+            fs::write(old.join(name), "{\"n\":0,\"bytes\":0,\"hex\":\"\"}\n").unwrap();
         }
         let log = session.path("values.jsonl");
         session.bring_values(&old.join("mine.jsonl"), &log).unwrap();
         let names: Vec<String> = entries(&session.directory).into_iter().map(|e| e.0).collect();
         assert_eq!(names, ["values.jsonl", "values.rank-1.jsonl"]);
         assert!(!session.has_counted_logs());
+        fs::write(old.join("binary"), b"PK\x03\x04\n\x00").unwrap();
+        let refused = session.bring_values(&old.join("binary"), &log).unwrap_err().to_string();
+        assert!(
+            refused.contains("binary is no log of values") && refused.contains("line 1"),
+            "{refused}"
+        );
         fs::write(session.path("values.rank-1.2.jsonl"), "").unwrap();
         assert!(session.has_counted_logs());
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -63,6 +64,8 @@ class SettingsSchedule:
         from .current import check_allocator_settings
 
         phases = _named(phases)
+        # Another release may refuse what this process's does, and the other way round.
+        release = str(getattr(sys.modules.get("torch"), "__version__", "")) or None
         self._phases = {name: strings.options(text) for name, text in phases.items()}
         for name, text in phases.items():
             for option, why in strings.FIXED_AT_START.items():
@@ -70,7 +73,7 @@ class SettingsSchedule:
                     raise SettingsError(
                         f"phase {name!r}: {option} cannot change while the program runs: {why}", settings=text
                     )
-            check_allocator_settings(text)
+            check_allocator_settings(text, release)
         self.reports: dict[str | int, TuneReport] = {}
         self.changes: dict[int, str] = {}
         self._steps = sorted(name for name in phases if isinstance(name, int))
