@@ -43,7 +43,7 @@ class Engine:
         self.loaded = ctypes.CDLL(library)
         self.loaded.vramwise_engine_table.restype = POINTER
         assert self.loaded.vramwise_engine_table(99) is None
-        table = ctypes.cast(self.loaded.vramwise_engine_table(2), ctypes.POINTER(U64))
+        table = ctypes.cast(self.loaded.vramwise_engine_table(3), ctypes.POINTER(U64))
         addresses = {name: table[1 + index] for index, name in enumerate(self.NAMES)}
 
         def function(name, result, *arguments):

@@ -313,7 +313,10 @@ class Recorders(unittest.TestCase):
                                       cuda=types.SimpleNamespace(is_initialized=lambda: True))
         options = vramwise.record("unused").options
         for modules, who in (({}, "the program"), ({"vramwise_record": types.ModuleType("x")}, "the rehearsal")):
-            with mock.patch.dict(sys.modules, modules), mock.patch.object(history, "_shared", history._Shared()):
+            with mock.patch.dict(sys.modules), mock.patch.object(history, "_shared", history._Shared()):
+                # Other tests load the rehearsal's own modules.
+                sys.modules.pop("vramwise_record", None)
+                sys.modules.update(modules)
                 note, began = history.begin(torch, options)
                 self.assertFalse(began)
                 self.assertIn(f"begun by {who}", note)

@@ -6,6 +6,7 @@ Not here: which settings are best (``vramwise tune``), nor those of vramwise's a
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -123,9 +124,10 @@ def outliving(names: Iterable[str], current: str) -> dict[str, str]:
         names: the options.
         current: the string in force.
     """
-    torch = need_torch("vramwise.settings.outliving()")
     told: dict[str, Any] = {}
-    if without_history(torch) and torch.cuda.is_initialized():
+    # A process that has not loaded torch has told it nothing either.
+    torch = sys.modules.get("torch")
+    if torch is not None and without_history(torch) and torch.cuda.is_initialized():
         with contextlib.suppress(RuntimeError):
             told = state(torch)[1]
     values = {name: str(told[name]) if name in told else in_force(name, current) for name in names}
