@@ -394,6 +394,13 @@ class RehearsedValues(Rehearsed):
             self.assertEqual(report["exact"], not there, report["uncertain"])
             self.assertEqual(report["values"]["assumed"] > 0, there)
 
+    def test_what_is_kept_within_bounds_is_no_zero(self):
+        program = "import torch\nx = torch.randn(300, 300, device='cuda').sum(0)[:4]\n"
+        program += "print('sizes', [int(n.item()) for n in x.clamp(min=2.5).ceil()], x.sum().item())\n"
+        report, said = self.rehearse("--draws", "1", program=program)
+        self.assertIn("sizes [3, 3, 3, 3] 0.0", said)
+        self.assertFalse(report["exact"] and report["values"]["unknown"])
+
     def test_what_is_read_on_a_card_answers_a_rehearsal(self):
         # The emulated device of the outer rehearsal is the card of the inner command.
         watch = [emulated.PROGRAM, "--force", "--json", "probe", "--values", "read.jsonl", "--"]

@@ -34,6 +34,8 @@ RANKED = {"aten::topk": (3, "largest", True), "aten::sort": (2, "descending", Fa
 READS_INSIDE = {"aten::allclose"}
 # Operations that look for numbers that are not finite.
 NOT_FINITE = {"aten::isnan", "aten::isinf"}
+# Operations that keep numbers within bounds, or round them: a size that is at least 1 is no 0, whatever was computed before.
+BOUNDED = {"aten::clamp", "aten::clamp_min", "aten::clamp_max", "aten::ceil", "aten::floor", "aten::round"}
 
 
 class Op:

@@ -21,7 +21,7 @@ from vramwise_copies import copied_first
 from vramwise_emulator import Device
 from vramwise_finite import true_everywhere
 from vramwise_operations import (
-    ASSUMED, CARRIED, CLEARED, EMPTY, FINITE, FLAGS, INDICES, KNOWN, NAMES, NOT_FINITE, OVERWRITE, RANKED, SAME_PLACES,
+    ASSUMED, BOUNDED, CARRIED, CLEARED, EMPTY, FINITE, FLAGS, INDICES, KNOWN, NAMES, NOT_FINITE, OVERWRITE, RANKED, SAME_PLACES,
     Op, OwnRandomness, cuda, reaches_host,
 )
 from vramwise_tensors import PLAIN, WITHOUT_MEMORY, address, alias, backed, clear, on_cpu, small, tensors
@@ -244,7 +244,8 @@ class Values(TorchDispatchMode):
             return
         for tensor in fresh + [t for n in op.updated for t in cuda(args[n : n + 1])]:
             self.unknown(tensor)
-        if sure is None and all(small(t) for t in inputs) and not any(t.is_floating_point() for t in outputs):
+        whole = op.name in BOUNDED or not any(t.is_floating_point() for t in outputs)
+        if sure is None and whole and all(small(t) for t in inputs):
             # What is not known is zero everywhere: true or anything is true all the same.
             self.compute(func, args, kwargs, fresh, outputs)
         if op.name in INDICES:
