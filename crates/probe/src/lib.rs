@@ -22,4 +22,5 @@ mod real;
 mod record;
 mod rnn;
 mod runtime;
+mod symbols;
 mod turn;

@@ -232,7 +232,7 @@ fn of_reads(
     }
 }
 
-/// Libraries that were asked for the size of a workspace and could not answer: the program took none.
+/// Libraries that were asked for the size of a workspace and could not answer as a card's do.
 fn unanswered(calls: &[String]) -> Option<String> {
     let sizes = ["bufferSize", "BufferSize", "MakePlan", "Estimate", "GetSize", "WorkspaceSize"];
     let asked: Vec<&str> = calls

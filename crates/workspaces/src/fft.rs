@@ -1,13 +1,6 @@
 //! What cuFFT needs beside its input and output.
 
-/// A workspace by rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Workspace {
-    /// Its size.
-    pub bytes: u64,
-    /// Whether cuFFT 12 says so on an H200.
-    pub known: bool,
-}
+use crate::rule::Workspace;
 
 /// The longest transform of one dimension, of a power of two, that one kernel does without leaving the chip.
 const ON_CHIP: u64 = 16_384;
@@ -16,8 +9,9 @@ const LONG: u64 = 65_536;
 
 /// Bytes for `batch` transforms over `dims`, in single precision; `real` where one side is real numbers.
 ///
-/// Found by asking cuFFT on an H200 about 1,893 plans: all 606 of powers of two (one dimension up to 2^23, two up to 2,048², three up to
-/// 128³) are met. Other lengths, and what is beyond these, are estimated: long ones need about their own size once more, lengths with large prime factors much more.
+/// Found by asking cuFFT on an H200 about 1,893 plans: all of powers of two (one dimension up to 2^23, two up to 2,048², three up to
+/// 128³) are met. Other lengths, and what is beyond these, are estimated: long ones need about their own size once more,
+/// lengths with large prime factors much more.
 #[must_use]
 pub fn workspace(dims: &[u64], batch: u64, real: bool) -> Workspace {
     let numbers = dims.iter().fold(1_u64, |all, n| all.saturating_mul(*n));

@@ -22,6 +22,7 @@ pub mod keys;
 mod node;
 pub mod records;
 pub mod rnn;
+pub mod rule;
 pub mod shipped;
 mod table;
 mod tracker;

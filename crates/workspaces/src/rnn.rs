@@ -4,6 +4,7 @@
 
 use crate::header;
 use crate::keys::{Rnn, Sequences};
+use crate::rule::Workspace;
 
 /// Matrices of a layer that read the input, and as many that read the state.
 #[must_use]
@@ -130,16 +131,6 @@ pub fn reserve_space(rnn: &Rnn, data: &Sequences) -> u64 {
         + 256
 }
 
-/// A workspace by rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Workspace {
-    /// Its size.
-    pub bytes: u64,
-    /// Whether the rule is what cuDNN 9.19 says on an H200. It is not for projections, nor for a backward pass that works on
-    /// some steps at a time of sequences of several lengths; input that skips its matrix was not asked about.
-    pub known: bool,
-}
-
 /// Bytes that each layer and direction has for products of matrices.
 const FOR_PRODUCTS: u64 = 8 << 20;
 /// Steps whose gates are computed at once.
@@ -162,6 +153,8 @@ fn steps_at_a_time(layers: u64, steps: u64, batch: u64) -> u64 {
 /// `lengths` are those of the sequences, the longest first where they are packed. Found by asking cuDNN 9.19 on an H200 about 82,162 networks
 /// (three cells, three types, one to four layers, one and two directions, packed and padded): 81,866 are met to the
 /// 512 bytes that PyTorch rounds to, most others differ by less than 1 KiB.
+/// Not known are those with projections, of a backward pass that works on some steps at a time of sequences of several
+/// lengths, and of input that skips its matrix, which was not asked about.
 #[must_use]
 pub fn workspace(rnn: &Rnn, data: &Sequences, lengths: &[i32], training: bool) -> Workspace {
     let projects = rnn.cell == 2 && rnn.projection != rnn.hidden;
