@@ -43,7 +43,7 @@ extern "C" fn cusolverDnCreate(to: *mut usize) -> i32 {
 #[unsafe(no_mangle)]
 extern "C" fn cublasCreate_v2(to: *mut usize) -> i32 {
     let device = machine::current_device();
-    machine::lock().reach(device, Step::Init);
+    machine::lock().add_handle(device);
     put(to, stub::new_handle());
     0
 }

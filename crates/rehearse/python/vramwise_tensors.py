@@ -9,7 +9,7 @@ from vramwise_emulator import entry
 # Elements up to which tensors are computed: indices and masks are small and decide what a program does;
 # of floating-point tensors only scalars and the like do.
 MOST_INTEGERS = 1 << 20
-MOST_FLOATS = 4096
+MOST_FLOATS = 1 << 18
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 # Tensors that stand for others while shapes are worked out.

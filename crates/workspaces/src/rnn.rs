@@ -295,27 +295,49 @@ mod tests {
         (rnn, data, lengths, n(10) == 1, n(14) as u64, n(15) as u64)
     }
 
-    #[test]
-    fn spaces_are_those_that_cudnn_told() {
-        let lines = include_str!("rnn.measured.txt").lines().filter(|line| !line.starts_with('#'));
-        let (mut seen, mut known_ones, mut same) = (0, 0, 0);
-        for line in lines {
+    /// How many lines there are, the rule calls known, and meets to PyTorch's 512 bytes.
+    fn hold_against(text: &str, check: impl Fn(&str, &Workspace, u64)) -> [usize; 3] {
+        let rounded = |bytes: u64| bytes.div_ceil(512);
+        let mut counts = [0; 3];
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
             let (rnn, data, lengths, training, work, kept) = measured(line);
-            let rounded = |bytes: u64| bytes.div_ceil(512);
-            let Workspace { bytes, known } = workspace(&rnn, &data, &lengths, training);
-            if known {
-                known_ones += 1;
-                same += u32::from(rounded(bytes) == rounded(work));
-                assert!(bytes.abs_diff(work) < 1024, "{line}: {bytes}");
+            let found = workspace(&rnn, &data, &lengths, training);
+            counts[0] += 1;
+            if found.known {
+                counts[1] += 1;
+                counts[2] += usize::from(rounded(found.bytes) == rounded(work));
+                check(line, &found, work);
             }
             if training {
                 let bytes = reserve_space(&rnn, &data);
                 assert!(bytes.abs_diff(kept) <= 256, "{line}: {bytes}");
             }
-            seen += 1;
         }
-        assert!(seen > 120 && known_ones > 110, "{seen} {known_ones}");
-        assert!(same + 2 >= known_ones, "{same} of {known_ones}");
+        counts
+    }
+
+    #[test]
+    fn spaces_are_those_that_cudnn_told() {
+        let [seen, known, same] =
+            hold_against(include_str!("rnn.measured.txt"), |line, found, work| {
+                assert!(found.bytes.abs_diff(work) < 1024, "{line}: {}", found.bytes);
+            });
+        assert!(seen > 120 && known > 110, "{seen} {known}");
+        assert!(same + 2 >= known, "{same} of {known}");
+    }
+
+    /// The same for a file of fresh answers, as `crates/probe/python/recurrent.py` writes it; nothing without one.
+    #[test]
+    fn answers_of_a_card_are_met() {
+        let Some(path) = std::env::var_os("VRAMWISE_RNN_ANSWERS") else { return };
+        let [seen, known, same] =
+            hold_against(&std::fs::read_to_string(path).unwrap(), |line, found, work| {
+                if found.bytes.div_ceil(512) != work.div_ceil(512) {
+                    println!("{line}: {}", found.bytes);
+                }
+            });
+        println!("{seen} answers, {known} called known, {same} of them met");
+        assert!(known * 2 > seen && same * 100 >= known * 99, "{same} of {known} of {seen}");
     }
 
     #[test]

@@ -79,6 +79,35 @@ pub(crate) fn map_reservation(next: &mut u64, bytes: u64) -> Option<u64> {
     None
 }
 
+/// What the driver's chunks are multiples of, bytes.
+const CHUNK: u64 = 32 << 20;
+
+/// Takes addresses for a chunk of the driver's from what the process has free, as the driver does: it asks the system for
+/// 32 MiB more than it needs, wherever there is room, and keeps the uppermost part that is aligned (found from addresses
+/// on an H200). Nothing lies there: the addresses of device memory are the same ones moved, in the same order.
+pub(crate) fn take_chunk(bytes: u64) -> Option<u64> {
+    let asked = usize::try_from(bytes.checked_add(CHUNK)?).ok()?;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping at a place of the system's choice, which cannot be touched.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), asked, libc::PROT_NONE, flags, -1, 0) };
+    if at == libc::MAP_FAILED {
+        return None;
+    }
+    let (low, high) = (at as u64, at as u64 + asked as u64);
+    let start = (low + CHUNK) / CHUNK * CHUNK;
+    give_back_chunk(low, start - low);
+    give_back_chunk(start + bytes, high - start - bytes);
+    Some(start)
+}
+
+/// Returns such addresses.
+pub(crate) fn give_back_chunk(start: u64, bytes: u64) {
+    if bytes > 0 {
+        // SAFETY: the range is part of what `take_chunk` mapped, and nothing is kept there.
+        unsafe { libc::munmap(start as *mut c_void, bytes as usize) };
+    }
+}
+
 /// Drops a reservation's address space.
 pub(crate) fn unmap(addr: u64, bytes: u64) {
     if !BACKED.load(Ordering::Relaxed) {

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use vramwise_model::device::{DriverPlacement, Placement};
+use vramwise_model::device::{DriverPlacement, Placement, ProcessSpace};
 
+use super::context::Step;
 use super::host;
+use super::reserved::Reserved;
 
 /// `cudaMalloc` takes physical memory in pages of this size, bytes.
 pub(crate) const PAGE: u64 = 2 << 20;
@@ -12,8 +14,8 @@ pub(crate) const PAGE: u64 = 2 << 20;
 const SMALL: u64 = 1 << 20;
 /// Alignment of shared requests, bytes.
 const ALIGNMENT: u64 = 512;
-/// The placement's addresses end here (it falls from this address).
-const PLACEMENT_TOP: u64 = 0x7f80_0000_0000;
+/// The placement's addresses end here: where a process's address space does.
+const PLACEMENT_TOP: u64 = 0x8000_0000_0000;
 
 /// Where an address belongs.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +33,7 @@ struct Shared {
 pub(crate) struct DeviceMemory {
     device: usize,
     placement: DriverPlacement,
+    reserved: Reserved,
     used: u64,
     peak: u64,
     /// start → bytes asked for.
@@ -38,34 +41,39 @@ pub(crate) struct DeviceMemory {
     shared: BTreeMap<u64, Shared>,
 }
 
-/// What the driver itself has placed, bytes: at the start, and when the first kernel loads its module. Seen in
-/// the addresses of first allocations on an H200; the bytes themselves are part of the context.
-const DRIVER_AT_START: [u64; 1] = [6 << 20];
-pub(crate) const DRIVER_AT_FIRST_KERNEL: [u64; 4] = [2 << 20, 32 << 20, 32 << 20, 30 << 20];
-
 impl DeviceMemory {
     pub(crate) fn new(device: usize) -> Self {
-        let mut memory = Self::empty(device);
-        memory.driver_takes(&DRIVER_AT_START);
-        memory
-    }
-
-    /// The driver's own allocations take addresses between the program's.
-    pub(crate) fn driver_takes(&mut self, sizes: &[u64]) {
-        for bytes in sizes {
-            self.placement.place(*bytes);
-        }
-    }
-
-    fn empty(device: usize) -> Self {
         Self {
             device,
-            placement: DriverPlacement::default(),
+            reserved: Reserved::default(),
+            placement: DriverPlacement::within(ProcessSpace {
+                take: host::take_chunk,
+                give_back: host::give_back_chunk,
+            }),
             used: 0,
             peak: 0,
             live: BTreeMap::new(),
             shared: BTreeMap::new(),
         }
+    }
+
+    /// The context does something that makes the driver take memory of its own, between the program's.
+    pub(crate) fn reach(&mut self, step: Step) {
+        match step {
+            Step::Init => self.reserved.start(&mut self.placement),
+            Step::FirstKernel => self.reserved.first_kernel(&mut self.placement),
+            _ => {}
+        }
+    }
+
+    /// A handle of cuBLAS is made on this device.
+    pub(crate) fn add_handle(&mut self) {
+        self.reserved.handle(&mut self.placement);
+    }
+
+    /// A stream is made on this device.
+    pub(crate) fn add_stream(&mut self) {
+        self.reserved.stream(&mut self.placement);
     }
 
     /// Bytes in use, in whole pages; contexts not counted.

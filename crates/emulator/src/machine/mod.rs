@@ -8,6 +8,7 @@ mod memory;
 pub(crate) mod operation;
 mod physical;
 mod properties;
+mod reserved;
 mod share;
 mod stream;
 mod values;
@@ -230,12 +231,29 @@ impl Machine {
         if let Some(card) = self.devices.get_mut(device) {
             card.active = true;
             if card.context.reach(step) {
-                if step == Step::FirstKernel {
-                    card.memory.driver_takes(&memory::DRIVER_AT_FIRST_KERNEL);
-                }
+                card.memory.reach(step);
                 card.note_peak();
             }
         }
+    }
+
+    /// A handle of cuBLAS is made.
+    pub(crate) fn add_handle(&mut self, device: usize) {
+        self.reach(device, Step::Init);
+        if let Some(card) = self.devices.get_mut(device) {
+            card.memory.add_handle();
+        }
+    }
+
+    /// A stream is made beside the default one.
+    pub(crate) fn add_stream(&mut self, stream: Stream) -> usize {
+        let device = stream.device;
+        self.reach(device, Step::Init);
+        self.reach(device, Step::SideStream);
+        if let Some(card) = self.devices.get_mut(device) {
+            card.memory.add_stream();
+        }
+        self.streams.create(stream)
     }
 
     /// Virtual memory of a device was mapped or unmapped; `false` where the card is full.

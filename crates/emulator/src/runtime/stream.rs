@@ -4,15 +4,13 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use super::error::{Error, set_error, status};
 use crate::abi::put;
-use crate::machine::{self, CaptureStatus, Step, Stream};
+use crate::machine::{self, CaptureStatus, Stream};
 
 pub(crate) fn create(to: *mut usize, flags: c_uint, priority: c_int) -> i32 {
     let device = machine::current_device();
     let mut machine = machine::lock();
-    machine.reach(device, Step::Init);
-    machine.reach(device, Step::SideStream);
     let stream = Stream { device, priority: priority.clamp(-5, 0), flags, capture: None };
-    put(to, machine.streams.create(stream));
+    put(to, machine.add_stream(stream));
     0
 }
 

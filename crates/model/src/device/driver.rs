@@ -19,6 +19,18 @@ struct Chunk {
     free: Vec<(u64, u64)>,
     /// A chunk that began in the middle of something unknown never goes back.
     pinned: bool,
+    /// Taken from the address space of the process.
+    of_process: bool,
+}
+
+/// The address space of a process, which the driver asks for its chunks as any library asks for memory: what else lies
+/// there, and what comes and goes, decides where they are.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessSpace {
+    /// Takes so many bytes, a multiple of 32 MiB, at an address that is one, too; `None` where there is no room.
+    pub take: fn(u64) -> Option<u64>,
+    /// Returns what was taken: start, bytes.
+    pub give_back: fn(u64, u64),
 }
 
 /// The driver's address model; see the module's description.
@@ -35,6 +47,8 @@ pub struct DriverPlacement {
     next_id: u64,
     adopted_any: bool,
     reservations: Reservations,
+    /// Where chunks come from, if not from `gaps` and below `cursor`.
+    process: Option<ProcessSpace>,
 }
 
 impl Default for DriverPlacement {
@@ -47,11 +61,17 @@ impl Default for DriverPlacement {
             next_id: 0,
             adopted_any: false,
             reservations: Reservations::default(),
+            process: None,
         }
     }
 }
 
 impl DriverPlacement {
+    /// The same in a process that runs: chunks are taken from its address space.
+    pub fn within(process: ProcessSpace) -> Self {
+        Self { process: Some(process), ..Self::default() }
+    }
+
     /// Takes note that the real driver put a segment at `addr` (§17.4).
     pub fn adopt(&mut self, addr: u64, size: u64) {
         let first = !std::mem::replace(&mut self.adopted_any, true);
@@ -68,7 +88,8 @@ impl DriverPlacement {
         let aligned = addr.is_multiple_of(CHUNK);
         let (start, stop) = (addr - addr % CHUNK, end.next_multiple_of(CHUNK));
         let free = if end < stop { vec![(end, stop)] } else { Vec::new() };
-        self.add_chunk(Chunk { id: 0, start, end: stop, free, pinned: !aligned }, (addr, end));
+        let chunk = Chunk { id: 0, start, end: stop, free, pinned: !aligned, of_process: false };
+        self.add_chunk(chunk, (addr, end));
         self.cut_gaps(start, stop);
         if first || (aligned && start < self.cursor) {
             self.cursor = start;
@@ -153,6 +174,10 @@ impl DriverPlacement {
     }
 
     fn return_chunk(&mut self, chunk: &Chunk) {
+        if let Some(process) = self.process.filter(|_| chunk.of_process) {
+            (process.give_back)(chunk.start, chunk.end - chunk.start);
+            return;
+        }
         let (mut start, mut end) = (chunk.start, chunk.end);
         if let Some((&s, &e)) = self.gaps.range(..start).next_back()
             && e == start
@@ -173,10 +198,12 @@ impl Placement for DriverPlacement {
             return addr;
         }
         let length = size.next_multiple_of(CHUNK);
-        let start = self.new_chunk(length);
+        let given = self.process.and_then(|process| (process.take)(length));
+        let start = given.unwrap_or_else(|| self.new_chunk(length));
         let end = start + length;
         let free = if size < length { vec![(start + size, end)] } else { Vec::new() };
-        self.add_chunk(Chunk { id: 0, start, end, free, pinned: false }, (start, start + size));
+        let chunk = Chunk { id: 0, start, end, free, pinned: false, of_process: given.is_some() };
+        self.add_chunk(chunk, (start, start + size));
         start
     }
 

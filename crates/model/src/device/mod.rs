@@ -5,7 +5,7 @@ mod listed;
 mod recorded;
 mod simple;
 
-pub use driver::DriverPlacement;
+pub use driver::{DriverPlacement, ProcessSpace};
 pub use listed::ListedPlacement;
 pub use recorded::{DeviceCall, RecordedPlacement};
 pub use simple::{FallingPlacement, RisingPlacement, ShuffledPlacement};

@@ -1,0 +1,62 @@
+//! What the driver itself has placed among a program's allocations: it decides which addresses these get.
+//!
+//! Found from `/proc/self/maps` around each call and from the addresses of first allocations, on an H200 with driver
+//! 580.159. The bytes are part of the context; here only their places count.
+
+use vramwise_model::device::{DriverPlacement, Placement};
+
+const MIB: u64 = 1 << 20;
+
+/// At the context's start: a chunk of which 8 MiB are in use, one of 64 MiB beside device memory, and the memory for what
+/// kernels spill, which leaves 2 MiB of its chunk free.
+const AT_START: [u64; 2] = [8 * MIB, 64 * MIB];
+const SPILLED: u64 = 414 * MIB;
+/// When the first kernel loads its module: its code, and other memory for what kernels spill, before the first goes back.
+const AT_FIRST_KERNEL: [u64; 4] = [30 * MIB, 32 * MIB, 64 * MIB, 384 * MIB];
+/// For the first handle of cuBLAS.
+const AT_FIRST_HANDLE: u64 = 64 * MIB;
+/// Eight streams share a page: PyTorch's 128 take 32 MiB.
+const STREAMS_IN_A_PAGE: u32 = 8;
+
+/// What the driver holds beside the program's memory on one device.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reserved {
+    spilled: Option<u64>,
+    streams: u32,
+    multiplies: bool,
+}
+
+impl Reserved {
+    /// The context is made.
+    pub(super) fn start(&mut self, placement: &mut DriverPlacement) {
+        for bytes in AT_START {
+            placement.place(bytes);
+        }
+        self.spilled = Some(placement.place(SPILLED));
+    }
+
+    /// The first kernel is loaded.
+    pub(super) fn first_kernel(&mut self, placement: &mut DriverPlacement) {
+        for bytes in AT_FIRST_KERNEL {
+            placement.place(bytes);
+        }
+        if let Some(addr) = self.spilled.take() {
+            placement.release(addr, SPILLED);
+        }
+    }
+
+    /// A handle of cuBLAS is made.
+    pub(super) fn handle(&mut self, placement: &mut DriverPlacement) {
+        if !std::mem::replace(&mut self.multiplies, true) {
+            placement.place(AT_FIRST_HANDLE);
+        }
+    }
+
+    /// A stream is made.
+    pub(super) fn stream(&mut self, placement: &mut DriverPlacement) {
+        if self.streams.is_multiple_of(STREAMS_IN_A_PAGE) {
+            placement.place(2 * MIB);
+        }
+        self.streams += 1;
+    }
+}
