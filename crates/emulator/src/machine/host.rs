@@ -1,6 +1,7 @@
 //! Host address space that stands for device memory: committed only where it is touched.
 
 use std::ffi::c_void;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// More cards than any machine has.
@@ -81,10 +82,27 @@ pub(crate) fn map_reservation(next: &mut u64, bytes: u64) -> Option<u64> {
 
 /// What the driver's chunks are multiples of, bytes.
 const CHUNK: u64 = 32 << 20;
+/// Where Linux puts the dynamic loader, and from there downwards all else, unless it puts it somewhere else at random.
+const LOADER: u64 = 0x7fff_f7fc_6000;
+
+/// The system puts large mappings at multiples of a huge page, bytes.
+const HUGE_PAGE: u64 = 2 << 20;
+
+/// How far the system has moved this process's mappings, in whole huge pages: the same program gets the same places
+/// relative to it.
+fn moved() -> u64 {
+    static MOVED: OnceLock<u64> = OnceLock::new();
+    *MOVED.get_or_init(|| {
+        // SAFETY: it reads a number that the system left for the process.
+        let loader = unsafe { libc::getauxval(libc::AT_BASE) };
+        LOADER.wrapping_sub(loader).wrapping_add(HUGE_PAGE / 2) / HUGE_PAGE * HUGE_PAGE
+    })
+}
 
 /// Takes addresses for a chunk of the driver's from what the process has free, as the driver does: it asks the system for
 /// 32 MiB more than it needs, wherever there is room, and keeps the uppermost part that is aligned (found from addresses
-/// on an H200). Nothing lies there: the addresses of device memory are the same ones moved, in the same order.
+/// on an H200). Nothing lies there: the addresses of device memory are others in the same order. What is aligned is
+/// counted from where the loader is, so that it does not depend on chance.
 pub(crate) fn take_chunk(bytes: u64) -> Option<u64> {
     let asked = usize::try_from(bytes.checked_add(CHUNK)?).ok()?;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -93,16 +111,18 @@ pub(crate) fn take_chunk(bytes: u64) -> Option<u64> {
     if at == libc::MAP_FAILED {
         return None;
     }
-    let (low, high) = (at as u64, at as u64 + asked as u64);
-    let start = (low + CHUNK) / CHUNK * CHUNK;
-    give_back_chunk(low, start - low);
-    give_back_chunk(start + bytes, high - start - bytes);
+    let low = (at as u64).wrapping_add(moved());
+    let high = low.wrapping_add(asked as u64);
+    let start = low.wrapping_add(CHUNK) / CHUNK * CHUNK;
+    give_back_chunk(low, start.wrapping_sub(low));
+    give_back_chunk(start.wrapping_add(bytes), high.wrapping_sub(start).wrapping_sub(bytes));
     Some(start)
 }
 
 /// Returns such addresses.
 pub(crate) fn give_back_chunk(start: u64, bytes: u64) {
     if bytes > 0 {
+        let start = start.wrapping_sub(moved());
         // SAFETY: the range is part of what `take_chunk` mapped, and nothing is kept there.
         unsafe { libc::munmap(start as *mut c_void, bytes as usize) };
     }

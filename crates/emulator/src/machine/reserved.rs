@@ -12,9 +12,9 @@ const MIB: u64 = 1 << 20;
 const AT_START: [u64; 2] = [8 * MIB, 64 * MIB];
 const SPILLED: u64 = 414 * MIB;
 /// When the first kernel loads its module: its code, and other memory for what kernels spill, before the first goes back.
-const AT_FIRST_KERNEL: [u64; 4] = [30 * MIB, 32 * MIB, 64 * MIB, 384 * MIB];
+const AT_FIRST_KERNEL: [u64; 4] = [10 * MIB, 26 * MIB, 64 * MIB, 416 * MIB];
 /// For the first handle of cuBLAS.
-const AT_FIRST_HANDLE: u64 = 64 * MIB;
+const AT_FIRST_HANDLE: [u64; 3] = [64 * MIB, 2 * MIB, 10 * MIB];
 /// Eight streams share a page: PyTorch's 128 take 32 MiB.
 const STREAMS_IN_A_PAGE: u32 = 8;
 
@@ -48,7 +48,9 @@ impl Reserved {
     /// A handle of cuBLAS is made.
     pub(super) fn handle(&mut self, placement: &mut DriverPlacement) {
         if !std::mem::replace(&mut self.multiplies, true) {
-            placement.place(AT_FIRST_HANDLE);
+            for bytes in AT_FIRST_HANDLE {
+                placement.place(bytes);
+            }
         }
     }
 
