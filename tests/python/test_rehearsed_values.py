@@ -394,6 +394,15 @@ class RehearsedValues(Rehearsed):
             self.assertEqual(report["exact"], not there, report["uncertain"])
             self.assertEqual(report["values"]["assumed"] > 0, there)
 
+    def test_masks_of_many_tokens_are_known_whatever_their_type(self):
+        program = "import torch\nfor dtype in (torch.float, torch.bool, torch.long):\n"
+        program += "    mask = torch.ones(64, 2048, device='cuda', dtype=dtype)\n"
+        program += "    print(dtype, bool(mask.all()), int(mask.cumsum(1)[:, -1].max()))\n"
+        report, said = self.rehearse("--gpu", "h200", program=program)
+        for dtype in ("float32", "bool", "int64"):
+            self.assertIn(f"torch.{dtype} True 2048", said)
+        self.assertTrue(report["exact"], report["uncertain"])
+
     def test_what_is_kept_within_bounds_is_no_zero(self):
         program = "import torch\nx = torch.randn(300, 300, device='cuda').sum(0)[:4]\n"
         program += "print('sizes', [int(n.item()) for n in x.clamp(min=2.5).ceil()], x.sum().item())\n"

@@ -6,10 +6,11 @@ import functools
 import torch
 from vramwise_emulator import entry
 
-# Elements up to which tensors are computed: indices and masks are small and decide what a program does;
-# of floating-point tensors only scalars and the like do.
+# Elements up to which tensors are computed: indices and masks decide what a program does, and a mask of tokens may be of
+# floating-point numbers. Random ones decide nothing but as scalars and the like.
 MOST_INTEGERS = 1 << 20
 MOST_FLOATS = 1 << 18
+MOST_RANDOM_FLOATS = 4096
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 # Tensors that stand for others while shapes are worked out.
@@ -52,11 +53,16 @@ def address(tensor):
     return tensor.untyped_storage().data_ptr()
 
 
-def small(tensor):
+def small(tensor, most_floats=MOST_FLOATS):
     floats = tensor.is_floating_point() or tensor.is_complex()
     if tensor.is_quantized:
         return False  # the CPU has no such tensor over memory that is given
-    return tensor.numel() <= (MOST_FLOATS if floats else MOST_INTEGERS)
+    return tensor.numel() <= (most_floats if floats else MOST_INTEGERS)
+
+
+def drawn(tensors):
+    """Whether random numbers for these tensors are worth drawing."""
+    return all(small(tensor, MOST_RANDOM_FLOATS) for tensor in tensors)
 
 
 def alias(tensor):

@@ -171,3 +171,21 @@ pub(crate) fn loaded_runtime_major() -> u32 {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     if maps.contains("libcudart.so.12") { 12 } else { 13 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Chunks lie below one another, as the system puts what it maps, and come back whole.
+    #[test]
+    fn chunks_are_taken_from_what_the_process_has_free() {
+        let taken: Vec<u64> = (0..8).filter_map(|_| take_chunk(2 * CHUNK)).collect();
+        assert_eq!(taken.len(), 8);
+        assert!(taken.iter().all(|at| at % CHUNK == 0));
+        let mut sorted = taken.clone();
+        sorted.sort_unstable();
+        assert!(sorted.windows(2).all(|pair| pair[1] - pair[0] >= 2 * CHUNK));
+        taken.iter().for_each(|at| give_back_chunk(*at, 2 * CHUNK));
+        assert_eq!(take_chunk(u64::MAX), None);
+    }
+}

@@ -62,3 +62,40 @@ impl Reserved {
         self.streams += 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first segments of a small transformer, as they lay on an H200 against the first of them.
+    #[test]
+    fn segments_lie_as_on_a_card() {
+        let (mut placement, mut reserved) = (DriverPlacement::default(), Reserved::default());
+        reserved.start(&mut placement);
+        let first = placement.place(16 * MIB);
+        assert_eq!(placement.place(2 * MIB), first - 74 * MIB, "behind what kernels spill");
+        assert_eq!(placement.place(20 * MIB), first - 520 * MIB, "below all of the driver's");
+        let last = placement.place(20 * MIB);
+        reserved.first_kernel(&mut placement);
+        let code = placement.place(2 * MIB);
+        assert_eq!(code, last - 6 * MIB, "behind the code of the first kernel");
+        assert_eq!(placement.place(2 * MIB), code + 2 * MIB);
+        reserved.handle(&mut placement);
+        reserved.handle(&mut placement);
+        assert_eq!(placement.place(32 * MIB), first - 424 * MIB, "where kernels spilled before");
+        assert_eq!(placement.place(20 * MIB), first - 392 * MIB);
+    }
+
+    /// A pool of streams takes 32 MiB: here what is left beside the first two chunks, and 6 MiB of a new one.
+    #[test]
+    fn streams_share_pages() {
+        let (mut placement, mut reserved) = (DriverPlacement::default(), Reserved::default());
+        reserved.start(&mut placement);
+        for _ in 0..128 {
+            reserved.stream(&mut placement);
+        }
+        let first = placement.place(2 * MIB);
+        assert_eq!(first % (32 * MIB), 6 * MIB);
+        assert_eq!(placement.place(2 * MIB), first + 2 * MIB);
+    }
+}
