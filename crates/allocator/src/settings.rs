@@ -8,6 +8,7 @@
 //! | `handle_cap` | size, a power of two | largest physical handle |
 //! | `handle_share` | number | a handle is at most memory held / this |
 //! | `fine_share` | number | the same once sizes turned out to change |
+//! | `early_share` | number | the same at first |
 //! | `large_share` | number | at first a request of at least memory held / this is backed by larger handles |
 //! | `large_parts` | number | a handle of such a request is at most the request / this |
 //! | `small_below` | size | requests below it have a region of their own |
@@ -110,13 +111,14 @@ fn read_option(part: &str, at: usize, change: &mut Change) -> Result<(), String>
             change.params.handle_cap =
                 fits.then_some(cap).ok_or_else(|| bad("a power of two from 2MiB on"))?;
         }
-        "handle_share" | "fine_share" | "large_share" | "large_parts" => {
+        "handle_share" | "fine_share" | "early_share" | "large_share" | "large_parts" => {
             let share = value.parse().ok().filter(|s| *s > 0);
             let share = share.ok_or_else(|| bad("a whole number above 0"))?;
             let params = &mut change.params;
             *match key {
                 "handle_share" => &mut params.handle_share,
                 "fine_share" => &mut params.fine_share,
+                "early_share" => &mut params.early_share,
                 "large_share" => &mut params.large_share,
                 _ => &mut params.large_parts,
             } = share;
@@ -147,10 +149,11 @@ fn fraction(text: &str) -> Option<f64> {
 pub(crate) fn print(params: &Params) -> String {
     let limit = params.limit.map_or("none".to_owned(), |bytes| bytes.to_string());
     let Params { slack, small_below, .. } = params;
-    let Params { handle_cap, handle_share, fine_share, large_share, large_parts, .. } = params;
+    let Params { handle_cap, handle_share, fine_share, early_share, .. } = params;
+    let Params { large_share, large_parts, .. } = params;
     format!(
         "limit:{limit},slack:{slack},handle_cap:{handle_cap},handle_share:{handle_share},fine_share:{fine_share},\
-         large_share:{large_share},large_parts:{large_parts},small_below:{small_below}"
+         early_share:{early_share},large_share:{large_share},large_parts:{large_parts},small_below:{small_below}"
     )
 }
 

@@ -211,11 +211,14 @@ impl<D: Device> Heap<D> {
         if small {
             return 1;
         }
-        let varied = self.lately.is_varied();
-        let share = if varied { self.params.fine_share } else { self.params.handle_share };
+        let early = self.lately.is_young(self.held_pages);
+        let share = match (self.lately.is_varied(), early) {
+            (true, _) => self.params.fine_share,
+            (false, true) => self.params.early_share,
+            (false, false) => self.params.handle_share,
+        };
         let whole = u64::from(supply.units() / PAGE_UNITS);
-        let large = whole.saturating_mul(self.params.large_share) >= self.held_pages
-            && self.lately.is_young(self.held_pages);
+        let large = early && whole.saturating_mul(self.params.large_share) >= self.held_pages;
         let part = if large { whole / self.params.large_parts.max(1) } else { 0 };
         let share = (self.held_pages / share.max(1)).max(part);
         let cap = share.min(self.params.handle_cap / PAGE).max(1);
