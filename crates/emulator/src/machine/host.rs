@@ -99,12 +99,15 @@ fn moved() -> u64 {
     })
 }
 
+/// Bytes of a page of the host.
+const HOST_PAGE: u64 = 4096;
+
 /// Takes addresses for a chunk of the driver's from what the process has free, as the driver does: it asks the system for
-/// 32 MiB more than it needs, wherever there is room, and keeps the uppermost part that is aligned (found from addresses
-/// on an H200). Nothing lies there: the addresses of device memory are others in the same order. What is aligned is
+/// 32 MiB less a page more than it needs, wherever there is room, and keeps the uppermost part that is aligned (found from
+/// addresses on an H200; with a length in whole huge pages a gap of just that size would be passed over). Nothing lies there: the addresses of device memory are others in the same order. What is aligned is
 /// counted from where the loader is, so that it does not depend on chance.
 pub(crate) fn take_chunk(bytes: u64) -> Option<u64> {
-    let asked = usize::try_from(bytes.checked_add(CHUNK)?).ok()?;
+    let asked = usize::try_from(bytes.checked_add(CHUNK - HOST_PAGE)?).ok()?;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping at a place of the system's choice, which cannot be touched.
     let at = unsafe { libc::mmap(std::ptr::null_mut(), asked, libc::PROT_NONE, flags, -1, 0) };
@@ -113,7 +116,7 @@ pub(crate) fn take_chunk(bytes: u64) -> Option<u64> {
     }
     let low = (at as u64).wrapping_add(moved());
     let high = low.wrapping_add(asked as u64);
-    let start = low.wrapping_add(CHUNK) / CHUNK * CHUNK;
+    let start = low.wrapping_add(CHUNK - HOST_PAGE) / CHUNK * CHUNK;
     give_back_chunk(low, start.wrapping_sub(low));
     give_back_chunk(start.wrapping_add(bytes), high.wrapping_sub(start).wrapping_sub(bytes));
     Some(start)
@@ -139,7 +142,7 @@ pub(crate) fn unmap(addr: u64, bytes: u64) {
 
 /// Gives the committed pages of a device range back: it reads as zeros again.
 pub(crate) fn forget(addr: u64, bytes: u64) {
-    const PAGE: u64 = 4096;
+    const PAGE: u64 = HOST_PAGE;
     let (start, end) = (addr.next_multiple_of(PAGE), (addr + bytes) / PAGE * PAGE);
     if start < end && is_backed(addr) {
         // SAFETY: whole pages inside device memory of ours; private anonymous pages become zeros.
@@ -149,7 +152,7 @@ pub(crate) fn forget(addr: u64, bytes: u64) {
 
 /// Makes a range of the host's memory read as zeros, without committing more than its first and last page.
 pub(crate) fn clear_host(addr: u64, bytes: u64) {
-    const PAGE: u64 = 4096;
+    const PAGE: u64 = HOST_PAGE;
     let end = addr.saturating_add(bytes);
     let (first, last) = (addr.next_multiple_of(PAGE).min(end), (end / PAGE * PAGE).max(addr));
     if addr == 0 || first >= last {
@@ -185,6 +188,15 @@ mod tests {
         let mut sorted = taken.clone();
         sorted.sort_unstable();
         assert!(sorted.windows(2).all(|pair| pair[1] - pair[0] >= 2 * CHUNK));
+        // A gap serves again that is 32 MiB larger than what is asked for, and its upper end is taken.
+        let (low, high) = (sorted[3], sorted[4]);
+        if high - low == 2 * CHUNK {
+            give_back_chunk(low, 2 * CHUNK);
+            let again = take_chunk(CHUNK).unwrap_or(0);
+            assert!(again >= low + CHUNK, "the highest gap of the process comes first");
+            give_back_chunk(again, CHUNK);
+            return;
+        }
         taken.iter().for_each(|at| give_back_chunk(*at, 2 * CHUNK));
         assert_eq!(take_chunk(u64::MAX), None);
     }
