@@ -9,8 +9,6 @@
 //! | `handle_share` | number | a handle is at most memory held / this |
 //! | `fine_share` | number | the same once sizes turned out to change |
 //! | `early_share` | number | the same at first |
-//! | `large_share` | number | at first a request of at least memory held / this is backed by larger handles |
-//! | `large_parts` | number | a handle of such a request is at most the request / this |
 //! | `small_below` | size | requests below it have a region of their own |
 
 use vramwise_arena::Params;
@@ -111,16 +109,14 @@ fn read_option(part: &str, at: usize, change: &mut Change) -> Result<(), String>
             change.params.handle_cap =
                 fits.then_some(cap).ok_or_else(|| bad("a power of two from 2MiB on"))?;
         }
-        "handle_share" | "fine_share" | "early_share" | "large_share" | "large_parts" => {
+        "handle_share" | "fine_share" | "early_share" => {
             let share = value.parse().ok().filter(|s| *s > 0);
             let share = share.ok_or_else(|| bad("a whole number above 0"))?;
             let params = &mut change.params;
             *match key {
                 "handle_share" => &mut params.handle_share,
                 "fine_share" => &mut params.fine_share,
-                "early_share" => &mut params.early_share,
-                "large_share" => &mut params.large_share,
-                _ => &mut params.large_parts,
+                _ => &mut params.early_share,
             } = share;
         }
         "small_below" => change.params.small_below = size()?,
@@ -150,10 +146,9 @@ pub(crate) fn print(params: &Params) -> String {
     let limit = params.limit.map_or("none".to_owned(), |bytes| bytes.to_string());
     let Params { slack, small_below, .. } = params;
     let Params { handle_cap, handle_share, fine_share, early_share, .. } = params;
-    let Params { large_share, large_parts, .. } = params;
     format!(
         "limit:{limit},slack:{slack},handle_cap:{handle_cap},handle_share:{handle_share},fine_share:{fine_share},\
-         early_share:{early_share},large_share:{large_share},large_parts:{large_parts},small_below:{small_below}"
+         early_share:{early_share},small_below:{small_below}"
     )
 }
 

@@ -30,15 +30,9 @@ pub struct Params {
     /// half as many misses or an eighth instead of a tenth save as much again and cost 1.016 to 1.019 on one or two of them.
     pub fine_share: u64,
     /// The same while less than half of what is held was ever recycled: a program's first step is mapped at once. 256 / 128 /
-    /// 64 / 32 come to 37 / 24 / 15 / 10 ms in calls to the driver on a ResNet-50, with a mean R of 1.0201 / 1.0204 / 1.0229 /
-    /// 1.0227 over 20 programs and at most 1.0128 / 1.0143 / 1.0245 / 1.0310 above 1 GiB.
+    /// 64 / 32 come to 37 / 24 / 15 / 10 ms in calls to the driver on a ResNet-50, and to at most
+    /// 1.0169 / 1.0122 / 1.0245 / 1.0310 above 1 GiB over 25 programs.
     pub early_share: u64,
-    /// A request of at least memory held / this is backed by larger handles than these, as long.
-    pub large_share: u64,
-    /// As many parts, or more, such a request is cut into. 128 / 96 / 64 / 48 come to 184 / 137 / 146 / 112 ms in calls to the
-    /// driver, of 252, over eight steps of a checkpointed GPT-2 of seven lengths, with a mean R of 1.0203 / 1.0201 / 1.0206 /
-    /// 1.0210 over 20 programs, of 1.0202, and at most 1.0169 / 1.0128 / 1.0154 / 1.0172 above 1 GiB.
-    pub large_parts: u64,
     /// A new handle has at most this many bytes (a power of two).
     pub handle_cap: u64,
     /// Physical memory that the heap may hold, in bytes; `None` = what the device has.
@@ -53,8 +47,6 @@ impl Default for Params {
             handle_share: 256,
             fine_share: 2048,
             early_share: 128,
-            large_share: 8,
-            large_parts: 96,
             handle_cap: 64 << 20,
             limit: None,
         }

@@ -28,12 +28,7 @@ impl Program {
         let mut device = LateDevice::new(total, seed);
         device.faults = faults;
         // Small programs: large handles must appear in them as well.
-        let params = Params {
-            handle_share: 8,
-            fine_share: 8 << (seed % 7),
-            large_parts: 1 << (seed % 5),
-            ..Params::default()
-        };
+        let params = Params { handle_share: 8, fine_share: 8 << (seed % 7), ..Params::default() };
         Self {
             heap: Heap::new(device, params),
             random: Random(seed | 1),

@@ -183,7 +183,7 @@ impl<D: Device> Heap<D> {
             self.stats.on_move(false, small, (u64::from(self.handles[handle].pages) * PAGE) as i64);
             return Ok(handle);
         }
-        let pages = self.new_handle_pages(want, small, supply);
+        let pages = self.new_handle_pages(want, small);
         if self.within_slack(pages, supply) {
             match self.create(pages, small) {
                 Err(AllocError::OutOfMemory) => {}
@@ -194,7 +194,7 @@ impl<D: Device> Heap<D> {
             return Ok(handle);
         }
         if self.exchange(supply) {
-            let handle = self.create(self.new_handle_pages(want, small, supply), small);
+            let handle = self.create(self.new_handle_pages(want, small), small);
             if handle.is_ok() {
                 return handle;
             }
@@ -205,22 +205,17 @@ impl<D: Device> Heap<D> {
         }
     }
 
-    /// How large a handle is made for `want` pages: the fewest equal parts, each small in proportion to what is held, or
-    /// to a large request.
-    fn new_handle_pages(&self, want: u32, small: bool, supply: &Supply) -> u32 {
+    /// How large a handle is made for `want` pages: the fewest equal parts, each small in proportion to what is held.
+    fn new_handle_pages(&self, want: u32, small: bool) -> u32 {
         if small {
             return 1;
         }
-        let early = self.lately.is_young(self.held_pages);
-        let share = match (self.lately.is_varied(), early) {
+        let share = match (self.lately.is_varied(), self.lately.is_young(self.held_pages)) {
             (true, _) => self.params.fine_share,
             (false, true) => self.params.early_share,
             (false, false) => self.params.handle_share,
         };
-        let whole = u64::from(supply.units() / PAGE_UNITS);
-        let large = early && whole.saturating_mul(self.params.large_share) >= self.held_pages;
-        let part = if large { whole / self.params.large_parts.max(1) } else { 0 };
-        let share = (self.held_pages / share.max(1)).max(part);
+        let share = self.held_pages / share.max(1);
         let cap = share.min(self.params.handle_cap / PAGE).max(1);
         let parts = u64::from(want).div_ceil(cap).max(1);
         u64::from(want).div_ceil(parts) as u32
