@@ -8,7 +8,6 @@
 //! | `handle_cap` | size, a power of two | largest physical handle |
 //! | `handle_share` | number | a handle is at most memory held / this |
 //! | `fine_share` | number | the same once sizes turned out to change |
-//! | `early_share` | number | the same at first |
 //! | `small_below` | size | requests below it have a region of their own |
 
 use vramwise_arena::Params;
@@ -109,15 +108,12 @@ fn read_option(part: &str, at: usize, change: &mut Change) -> Result<(), String>
             change.params.handle_cap =
                 fits.then_some(cap).ok_or_else(|| bad("a power of two from 2MiB on"))?;
         }
-        "handle_share" | "fine_share" | "early_share" => {
+        "handle_share" | "fine_share" => {
             let share = value.parse().ok().filter(|s| *s > 0);
             let share = share.ok_or_else(|| bad("a whole number above 0"))?;
-            let params = &mut change.params;
-            *match key {
-                "handle_share" => &mut params.handle_share,
-                "fine_share" => &mut params.fine_share,
-                _ => &mut params.early_share,
-            } = share;
+            let fine = key == "fine_share";
+            *if fine { &mut change.params.fine_share } else { &mut change.params.handle_share } =
+                share;
         }
         "small_below" => change.params.small_below = size()?,
         _ if HOST.contains(&key) => {}
@@ -144,11 +140,9 @@ fn fraction(text: &str) -> Option<f64> {
 /// The text that [`parse`] takes for parameters.
 pub(crate) fn print(params: &Params) -> String {
     let limit = params.limit.map_or("none".to_owned(), |bytes| bytes.to_string());
-    let Params { slack, small_below, .. } = params;
-    let Params { handle_cap, handle_share, fine_share, early_share, .. } = params;
     format!(
-        "limit:{limit},slack:{slack},handle_cap:{handle_cap},handle_share:{handle_share},fine_share:{fine_share},\
-         early_share:{early_share},small_below:{small_below}"
+        "limit:{limit},slack:{},handle_cap:{},handle_share:{},fine_share:{},small_below:{}",
+        params.slack, params.handle_cap, params.handle_share, params.fine_share, params.small_below
     )
 }
 

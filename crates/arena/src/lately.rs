@@ -5,8 +5,6 @@
 pub(crate) struct Lately {
     created: u64,
     recycled: u64,
-    /// All that ever were recycled.
-    ever: u64,
 }
 
 impl Lately {
@@ -19,7 +17,6 @@ impl Lately {
     /// Pages were recycled.
     pub(crate) fn recycle(&mut self, pages: u32, held: u64) {
         self.recycled += u64::from(pages);
-        self.ever += u64::from(pages);
         self.fade(held);
     }
 
@@ -31,11 +28,6 @@ impl Lately {
         }
     }
 
-    /// Whether at most half of what is `held` was ever recycled: the program still grows into its memory.
-    pub(crate) fn is_young(&self, held: u64) -> bool {
-        self.ever * 2 <= held
-    }
-
     /// Whether more than a tenth was recycled: sizes change then.
     pub(crate) fn is_varied(&self) -> bool {
         self.recycled * 10 > self.created + self.recycled
@@ -45,17 +37,6 @@ impl Lately {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_was_recycled_once_is_not_forgotten() {
-        let mut lately = Lately::default();
-        lately.recycle(50, 100);
-        assert!(lately.is_young(100));
-        lately.recycle(1, 100);
-        assert!(!lately.is_young(100) && lately.is_young(200));
-        lately.create(400, 500);
-        assert!(!lately.is_young(100));
-    }
 
     #[test]
     fn growth_after_recycling_is_uniform_again() {

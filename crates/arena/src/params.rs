@@ -29,10 +29,6 @@ pub struct Params {
     /// to the driver against counting since the start, and 19 % early on, over 50 programs with the same mean R of 1.011;
     /// half as many misses or an eighth instead of a tenth save as much again and cost 1.016 to 1.019 on one or two of them.
     pub fine_share: u64,
-    /// The same while less than half of what is held was ever recycled: a program's first step is mapped at once. 256 / 128 /
-    /// 64 / 32 come to 37 / 24 / 15 / 10 ms in calls to the driver on a ResNet-50, and to at most
-    /// 1.0169 / 1.0122 / 1.0245 / 1.0310 above 1 GiB over 25 programs.
-    pub early_share: u64,
     /// A new handle has at most this many bytes (a power of two).
     pub handle_cap: u64,
     /// Physical memory that the heap may hold, in bytes; `None` = what the device has.
@@ -46,7 +42,6 @@ impl Default for Params {
             slack: 0.01,
             handle_share: 256,
             fine_share: 2048,
-            early_share: 128,
             handle_cap: 64 << 20,
             limit: None,
         }

@@ -210,11 +210,8 @@ impl<D: Device> Heap<D> {
         if small {
             return 1;
         }
-        let share = match (self.lately.is_varied(), self.lately.is_young(self.held_pages)) {
-            (true, _) => self.params.fine_share,
-            (false, true) => self.params.early_share,
-            (false, false) => self.params.handle_share,
-        };
+        let varied = self.lately.is_varied();
+        let share = if varied { self.params.fine_share } else { self.params.handle_share };
         let share = self.held_pages / share.max(1);
         let cap = share.min(self.params.handle_cap / PAGE).max(1);
         let parts = u64::from(want).div_ceil(cap).max(1);
