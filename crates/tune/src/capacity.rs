@@ -6,7 +6,7 @@ use vramwise_model::{Allocator, NoHistory};
 use vramwise_replay::{Addresses, Conditions, Observer, what_if_observed};
 
 use crate::case::Case;
-use crate::evaluate::Common;
+use crate::evaluate::{Common, exceeds};
 
 /// Limits are looked for on this grid: the device gives memory in pieces of 2 MiB.
 const STEP: u64 = 2 << 20;
@@ -62,5 +62,5 @@ fn survives(config: &Config, case: &Case, common: &Common, limit: u64) -> bool {
         &mut UntilFailure,
         &mut NoHistory,
     );
-    outcome.ooms.is_empty()
+    outcome.ooms.is_empty() && !exceeds(&outcome, Some(limit))
 }

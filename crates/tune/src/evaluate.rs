@@ -82,7 +82,7 @@ pub(crate) fn evaluate(setting: &Setting, cases: &[Case], common: &Common) -> Ca
         let outcome =
             what_if_observed(&case.program, &case.calls, &conditions, &mut at_peak, &mut NoHistory);
         let before = candidate.peak_reserved;
-        add(&mut candidate, &outcome, &at_peak);
+        add(&mut candidate, &outcome, &at_peak, common.capacity);
         if candidate.peak_reserved > before {
             candidate.live_of_peak = case.program.peak_live_bytes();
         }
@@ -132,7 +132,13 @@ fn empty(setting: &Setting) -> Candidate {
     }
 }
 
-fn add(candidate: &mut Candidate, outcome: &Outcome, at_peak: &AtPeak) {
+/// A limit of PyTorch's looks at requests; expandable segments that grow by more than that pass it by some memory. A card of
+/// that size would not have had it, so such a run counts as one that is out of memory.
+pub(crate) fn exceeds(outcome: &Outcome, capacity: Option<u64>) -> bool {
+    capacity.is_some_and(|most| bytes(outcome.stats.all(Family::ReservedBytes).peak) > most)
+}
+
+fn add(candidate: &mut Candidate, outcome: &Outcome, at_peak: &AtPeak, capacity: Option<u64>) {
     let stats = &outcome.stats;
     let peak = bytes(stats.all(Family::ReservedBytes).peak);
     if peak >= candidate.peak_reserved {
@@ -143,7 +149,7 @@ fn add(candidate: &mut Candidate, outcome: &Outcome, at_peak: &AtPeak) {
     let allocated = bytes(stats.all(Family::AllocatedBytes).peak);
     candidate.peak_allocated = candidate.peak_allocated.max(allocated);
     candidate.runs += 1;
-    candidate.oom_runs += usize::from(!outcome.ooms.is_empty());
+    candidate.oom_runs += usize::from(!outcome.ooms.is_empty() || exceeds(outcome, capacity));
     candidate.failed_requests += outcome.ooms.len();
     candidate.retries += bytes(stats.num_alloc_retries);
     candidate.ties += outcome.ties;

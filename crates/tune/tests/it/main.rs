@@ -87,6 +87,24 @@ fn expandable_segments_are_recommended_for_changing_sizes_and_the_gain_is_large(
     assert_eq!(report.load.kind, vramwise_tune::LoadKind::Dynamic);
 }
 
+/// Expandable segments that grow in large steps pass a limit of PyTorch's; no card has more than it has.
+#[test]
+fn what_fits_holds_no_more_than_the_capacity() {
+    let capacity = 3 << 30;
+    let report = search(&["moe__default"], |o| {
+        o.capacity = Some(capacity);
+        o.candidates = 128;
+    });
+    let expandable = |conf: &str| conf.contains("expandable_segments:True");
+    assert!(report.candidates.iter().any(|c| expandable(&c.conf)));
+    for candidate in &report.candidates {
+        let within = candidate.oom_runs > 0 || candidate.peak_reserved <= capacity;
+        assert!(within, "{}: {}", candidate.conf, candidate.peak_reserved);
+        let smallest = candidate.smallest_capacity.unwrap_or(capacity);
+        assert!(candidate.oom_runs > 0 || smallest <= capacity, "{}", candidate.conf);
+    }
+}
+
 #[test]
 fn the_smallest_capacity_holds_the_program_and_less_does_not() {
     let report = search(&["lstm_varlen__default"], |_| {});
