@@ -394,6 +394,13 @@ class RehearsedValues(Rehearsed):
             self.assertEqual(report["exact"], not there, report["uncertain"])
             self.assertEqual(report["values"]["assumed"] > 0, there)
 
+    def test_a_part_of_a_large_tensor_is_never_what_memory_held(self):
+        program = "import torch\nn = 262145\nold = torch.arange(n, dtype=torch.int32, device='cuda') + 7\ndel old\n"
+        program += "print('last', torch.arange(n, dtype=torch.float32, device='cuda')[-1].item())\n"
+        report, said = self.rehearse("--gpu", "h200", program=program)
+        self.assertIn("last 0.0", said)
+        self.assertTrue(report["notes"] or report["values"]["unknown_floats"], report)
+
     def test_masks_of_many_tokens_are_known_whatever_their_type(self):
         program = "import torch\nfor dtype in (torch.float, torch.bool, torch.long):\n"
         program += "    mask = torch.ones(64, 2048, device='cuda', dtype=dtype)\n"

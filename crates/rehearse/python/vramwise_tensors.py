@@ -11,6 +11,11 @@ from vramwise_emulator import entry
 MOST_INTEGERS = 1 << 20
 MOST_FLOATS = 1 << 18
 MOST_RANDOM_FLOATS = 4096
+# Bytes from which memory is given back to become zeros; less is written.
+LARGE = 64 << 10
+PAGE = 4096
+MADV_DONTNEED = 4
+_LIBC = ctypes.CDLL(None)
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 # Tensors that stand for others while shapes are worked out.
@@ -100,5 +105,19 @@ def on_cpu(value):
 
 def clear(tensor):
     """Zeros instead of what memory happens to hold."""
-    if tensor.numel() and small(tensor):
+    if not tensor.numel() or not small(tensor):
+        return
+    size = tensor.numel() * tensor.element_size()
+    if size >= LARGE and tensor.layout is torch.strided and tensor.is_contiguous() and tensor.data_ptr() and backed():
+        _forget(tensor.data_ptr(), size)
+    else:
         alias(tensor).zero_()
+
+
+def _forget(start, size):
+    """Makes memory of the device read as zeros without committing it."""
+    first, last = -(-start // PAGE) * PAGE, (start + size) // PAGE * PAGE
+    if _LIBC.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), MADV_DONTNEED):
+        first = last = start + size
+    ctypes.memset(start, 0, first - start)
+    ctypes.memset(last, 0, start + size - last)

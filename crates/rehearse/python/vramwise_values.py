@@ -87,6 +87,10 @@ class Values(TorchDispatchMode):
             self._count(op, args)
         elif op.copies:
             self._copy_first(op, args, kwargs)
+        elif op.reads:
+            for tensor in inputs:  # a part of a large one may still hold what was there before
+                if self.sure([tensor]) is None:
+                    clear(tensor)
         watched = not (counted or op.copies or op.reads)
         if watched:
             known = [t.untyped_storage() for t in inputs if self.known.get(address(t)) is not None]

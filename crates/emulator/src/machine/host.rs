@@ -6,8 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// More cards than any machine has.
 pub(crate) const MAX_DEVICES: usize = 16;
-/// Address space of one device, bytes: more than any card has, for fragmentation of addresses.
-pub(crate) const SLICE: u64 = 2 << 40;
+/// Address space of one device, bytes: more than any card has, for fragmentation of addresses. Below what stands for the
+/// upper end of the process's there is room for chunks that it has none for.
+pub(crate) const SLICE: u64 = 3 << 40;
+/// Where the process's address space ends, and how far down chunks are taken from it.
+pub(crate) const CHUNKS_END: u64 = 0x8000_0000_0000;
+pub(crate) const CHUNKS_BEGIN: u64 = CHUNKS_END - (2 << 40);
 /// Where the first device's addresses begin: below where Linux puts programs (0x5555_…) and libraries (0x7…).
 const BASE: u64 = 0x2000_0000_0000;
 /// Where reservations of virtual memory may be put: rising, as seen on an H200.
@@ -103,7 +107,7 @@ fn moved() -> u64 {
 const HOST_PAGE: u64 = 4096;
 
 /// Takes addresses for a chunk of the driver's from what the process has free, as the driver does: it asks the system for
-/// 32 MiB less a page more than it needs, wherever there is room, and keeps the uppermost part that is aligned (found from
+/// 32 MiB less a page more than it needs, wherever there is room (`None` where that is not in the usual place), and keeps the uppermost part that is aligned (found from
 /// addresses on an H200; with a length in whole huge pages a gap of just that size would be passed over). Nothing lies there: the addresses of device memory are others in the same order. What is aligned is
 /// counted from where the loader is, so that it does not depend on chance.
 pub(crate) fn take_chunk(bytes: u64) -> Option<u64> {
@@ -119,6 +123,10 @@ pub(crate) fn take_chunk(bytes: u64) -> Option<u64> {
     let start = low.wrapping_add(CHUNK - HOST_PAGE) / CHUNK * CHUNK;
     give_back_chunk(low, start.wrapping_sub(low));
     give_back_chunk(start.wrapping_add(bytes), high.wrapping_sub(start).wrapping_sub(bytes));
+    if !(CHUNKS_BEGIN..CHUNKS_END - bytes).contains(&start) {
+        give_back_chunk(start, bytes);
+        return None;
+    }
     Some(start)
 }
 

@@ -15,7 +15,7 @@ const SMALL: u64 = 1 << 20;
 /// Alignment of shared requests, bytes.
 const ALIGNMENT: u64 = 512;
 /// The placement's addresses end here: where a process's address space does.
-const PLACEMENT_TOP: u64 = 0x8000_0000_0000;
+const PLACEMENT_TOP: u64 = host::CHUNKS_END;
 
 /// Where an address belongs.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +49,7 @@ impl DeviceMemory {
             placement: DriverPlacement::within(ProcessSpace {
                 take: host::take_chunk,
                 give_back: host::give_back_chunk,
+                below: host::CHUNKS_BEGIN,
             }),
             used: 0,
             peak: 0,

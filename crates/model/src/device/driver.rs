@@ -31,6 +31,8 @@ pub struct ProcessSpace {
     pub take: fn(u64) -> Option<u64>,
     /// Returns what was taken: start, bytes.
     pub give_back: fn(u64, u64),
+    /// Where chunks go, downwards, for which there is no room: below all that `take` gives.
+    pub below: u64,
 }
 
 /// The driver's address model; see the module's description.
@@ -69,7 +71,7 @@ impl Default for DriverPlacement {
 impl DriverPlacement {
     /// The same in a process that runs: chunks are taken from its address space.
     pub fn within(process: ProcessSpace) -> Self {
-        Self { process: Some(process), ..Self::default() }
+        Self { cursor: process.below, process: Some(process), ..Self::default() }
     }
 
     /// Takes note that the real driver put a segment at `addr` (§17.4).
@@ -250,6 +252,18 @@ mod tests {
         assert_eq!(driver.place(100 * MIB), a - 128 * MIB);
         // the newest chunk has 28 MiB behind the 100, the older one 10
         assert_eq!(driver.place(10 * MIB), a - 28 * MIB);
+    }
+
+    #[test]
+    fn chunks_that_the_process_has_no_room_for_go_below() {
+        let below = 0x7e00_0000_0000;
+        let take = |bytes| (bytes <= CHUNK).then_some(0x7f00_0000_0000);
+        let mut driver =
+            DriverPlacement::within(ProcessSpace { take, give_back: |_, _| {}, below });
+        assert_eq!(driver.place(2 * MIB), 0x7f00_0000_0000);
+        assert_eq!(driver.place(100 * MIB), below - 128 * MIB);
+        driver.release(below - 128 * MIB, 100 * MIB);
+        assert_eq!(driver.place(120 * MIB), below - 128 * MIB);
     }
 
     #[test]
