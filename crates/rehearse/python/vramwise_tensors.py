@@ -65,6 +65,12 @@ def small(tensor, most_floats=MOST_FLOATS):
     return tensor.numel() <= (most_floats if floats else MOST_INTEGERS)
 
 
+def of_large(tensor):
+    """Whether it is a part of memory that is too large to be looked after."""
+    floats = tensor.is_floating_point() or tensor.is_complex()
+    return tensor.untyped_storage().nbytes() // tensor.element_size() > (MOST_FLOATS if floats else MOST_INTEGERS)
+
+
 def drawn(tensors):
     """Whether random numbers for these tensors are worth drawing."""
     return all(small(tensor, MOST_RANDOM_FLOATS) for tensor in tensors)

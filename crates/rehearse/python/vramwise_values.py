@@ -24,7 +24,7 @@ from vramwise_operations import (
     ASSUMED, BOUNDED, CARRIED, CLEARED, EMPTY, FINITE, FLAGS, INDICES, KNOWN, NAMES, NOT_FINITE, OVERWRITE, RANKED, SAME_PLACES,
     Op, OwnRandomness, cuda, reaches_host,
 )
-from vramwise_tensors import PLAIN, WITHOUT_MEMORY, address, alias, backed, clear, drawn, on_cpu, small, tensors
+from vramwise_tensors import PLAIN, WITHOUT_MEMORY, address, alias, backed, clear, drawn, of_large, on_cpu, small, tensors
 
 
 class Values(TorchDispatchMode):
@@ -89,7 +89,7 @@ class Values(TorchDispatchMode):
             self._copy_first(op, args, kwargs)
         elif op.reads:
             for tensor in inputs:  # a part of a large one may still hold what was there before
-                if self.sure([tensor]) is None:
+                if self.sure([tensor]) is None and of_large(tensor):
                     clear(tensor)
         watched = not (counted or op.copies or op.reads)
         if watched:
