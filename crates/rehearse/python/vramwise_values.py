@@ -249,7 +249,7 @@ class Values(TorchDispatchMode):
         for tensor in fresh + [t for n in op.updated for t in cuda(args[n : n + 1])]:
             self.unknown(tensor)
         whole = op.name in BOUNDED or not any(t.is_floating_point() for t in outputs)
-        if sure is None and whole and all(small(t) for t in inputs):
+        if sure is None and whole and all(small(t) for t in inputs) and not any(t.is_quantized for t in fresh):
             # What is not known is zero everywhere: true or anything is true all the same.
             self.compute(func, args, kwargs, fresh, outputs)
         if op.name in INDICES:
