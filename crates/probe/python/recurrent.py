@@ -34,7 +34,7 @@ class Cudnn:
         self.torch, self.version = torch, torch.backends.cudnn.version()
         torch.cuda.init()
         # What PyTorch has loaded is what is asked.
-        self.library = ctypes.CDLL("libcudnn.so.9")
+        self.functions = ctypes.CDLL("libcudnn.so.9")
         self.handle = self.create("cudnnCreate")
         size = c_size_t()
         self.call("cudnnDropoutGetStatesSize", self.handle, byref(size))
@@ -48,7 +48,7 @@ class Cudnn:
         self.network, self.data = self.create("cudnnCreateRNNDescriptor"), self.create("cudnnCreateRNNDataDescriptor")
 
     def call(self, name, *arguments):
-        status = getattr(self.library, name)(*arguments)
+        status = getattr(self.functions, name)(*arguments)
         if status != 0:
             raise Failed(f"{name}: {status}")
 
