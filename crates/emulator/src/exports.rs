@@ -44,6 +44,12 @@ extern "C" fn vramwise_is_backed() -> c_int {
     c_int::from(machine::lock().is_backed())
 }
 
+/// Makes a range of device memory read as zeros without committing it.
+#[unsafe(no_mangle)]
+extern "C" fn vramwise_clear(addr: u64, bytes: u64) {
+    machine::clear_host(addr, bytes);
+}
+
 /// What the calling thread reads from now on belongs to a compiler (1), which runs in one pass only, or to the program (0).
 #[unsafe(no_mangle)]
 extern "C" fn vramwise_compiling(now: c_int) {

@@ -11,11 +11,6 @@ from vramwise_emulator import entry
 MOST_INTEGERS = 1 << 20
 MOST_FLOATS = 1 << 18
 MOST_RANDOM_FLOATS = 4096
-# Bytes from which memory is given back to become zeros; less is written.
-LARGE = 64 << 10
-PAGE = 4096
-MADV_DONTNEED = 4
-_LIBC = ctypes.CDLL(None)
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 # Tensors that stand for others while shapes are worked out.
@@ -58,22 +53,24 @@ def address(tensor):
     return tensor.untyped_storage().data_ptr()
 
 
-def small(tensor, most_floats=MOST_FLOATS):
-    floats = tensor.is_floating_point() or tensor.is_complex()
+def _most(tensor, floats=MOST_FLOATS):
+    return floats if tensor.is_floating_point() or tensor.is_complex() else MOST_INTEGERS
+
+
+def small(tensor):
     if tensor.is_quantized:
         return False  # the CPU has no such tensor over memory that is given
-    return tensor.numel() <= (most_floats if floats else MOST_INTEGERS)
+    return tensor.numel() <= _most(tensor)
 
 
 def of_large(tensor):
     """Whether it is a part of memory that is too large to be looked after."""
-    floats = tensor.is_floating_point() or tensor.is_complex()
-    return tensor.untyped_storage().nbytes() // tensor.element_size() > (MOST_FLOATS if floats else MOST_INTEGERS)
+    return tensor.untyped_storage().nbytes() // tensor.element_size() > _most(tensor)
 
 
-def drawn(tensors):
+def few_enough_to_draw(tensors):
     """Whether random numbers for these tensors are worth drawing."""
-    return all(small(tensor, MOST_RANDOM_FLOATS) for tensor in tensors)
+    return all(small(tensor) and tensor.numel() <= _most(tensor, MOST_RANDOM_FLOATS) for tensor in tensors)
 
 
 def alias(tensor):
@@ -109,21 +106,14 @@ def on_cpu(value):
     return value
 
 
+_clear = entry("vramwise_clear", ctypes.c_uint64, ctypes.c_uint64)
+
+
 def clear(tensor):
     """Zeros instead of what memory happens to hold."""
-    if not tensor.numel() or not small(tensor):
+    if not tensor.numel() or not small(tensor) or not backed():
         return
-    size = tensor.numel() * tensor.element_size()
-    if size >= LARGE and tensor.layout is torch.strided and tensor.is_contiguous() and tensor.data_ptr() and backed():
-        _forget(tensor.data_ptr(), size)
+    if _clear and tensor.layout is torch.strided and tensor.is_contiguous():
+        _clear(tensor.data_ptr(), tensor.numel() * tensor.element_size())
     else:
         alias(tensor).zero_()
-
-
-def _forget(start, size):
-    """Makes memory of the device read as zeros without committing it."""
-    first, last = -(-start // PAGE) * PAGE, (start + size) // PAGE * PAGE
-    if _LIBC.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), MADV_DONTNEED):
-        first = last = start + size
-    ctypes.memset(start, 0, first - start)
-    ctypes.memset(last, 0, start + size - last)

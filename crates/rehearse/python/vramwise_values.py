@@ -24,7 +24,9 @@ from vramwise_operations import (
     ASSUMED, BOUNDED, CARRIED, CLEARED, EMPTY, FINITE, FLAGS, INDICES, KNOWN, NAMES, NOT_FINITE, OVERWRITE, RANKED, SAME_PLACES,
     Op, OwnRandomness, cuda, reaches_host,
 )
-from vramwise_tensors import PLAIN, WITHOUT_MEMORY, address, alias, backed, clear, drawn, of_large, on_cpu, small, tensors
+from vramwise_tensors import (
+    PLAIN, WITHOUT_MEMORY, address, alias, backed, clear, few_enough_to_draw, of_large, on_cpu, small, tensors,
+)
 
 
 class Values(TorchDispatchMode):
@@ -241,7 +243,7 @@ class Values(TorchDispatchMode):
             return  # views
         sure = KNOWN if op.name in EMPTY else self.sure(inputs)
         if op.draws and sure is not None:
-            sure = ASSUMED if drawn(fresh) else None
+            sure = ASSUMED if few_enough_to_draw(fresh) else None
         if sure is not None and all(small(t) for t in fresh) and self._filled(func, op, args, kwargs, fresh, outputs):
             for tensor in fresh:
                 self.known[address(tensor)] = sure
@@ -301,7 +303,7 @@ class Values(TorchDispatchMode):
         read = [t for t in inputs if id(t) not in ids] if overwrites else inputs
         sure = self.sure(read)
         if op.draws and sure is not None:
-            sure = ASSUMED if drawn(written) else None
+            sure = ASSUMED if few_enough_to_draw(written) else None
         if sure is not None and all(small(t) for t in written):
             try:
                 named = {name: on_cpu(value) for name, value in kwargs.items()}
