@@ -4,7 +4,7 @@ python examples/find_batch_size.py
 vramwise rehearse --memory 8GiB -- python examples/find_batch_size.py     # without a GPU
 """
 
-# ruff: noqa: D102, D103, T201 (a script to read)
+# ruff: noqa: D102, D103 (a script to read)
 
 import argparse
 

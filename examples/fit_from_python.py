@@ -4,7 +4,7 @@ python examples/fit_from_python.py                       # prints a table
 python examples/fit_from_python.py --train --batch 64    # what is tried: needs a card, or is rehearsed on one
 """
 
-# ruff: noqa: D103, T201 (a script to read)
+# ruff: noqa: D103 (a script to read)
 
 import argparse
 import sys

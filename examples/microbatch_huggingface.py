@@ -7,7 +7,7 @@ models are means over the tokens that are not masked, so the parts are weighted 
     vramwise rehearse --memory 4GiB -- python examples/microbatch_huggingface.py     # without a GPU
 """
 
-# ruff: noqa: D103, T201 (a script to read)
+# ruff: noqa: D103 (a script to read)
 
 import argparse
 

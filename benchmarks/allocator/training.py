@@ -1,11 +1,16 @@
 """Step times, first step, losses and memory of real training, under PyTorch's allocator and under vramwise's.
 
     python benchmarks/allocator/training.py [--steps 40] [--rounds 3] [--only REGEX] [--json]
+    python benchmarks/allocator/training.py --steps 12 --rounds 20 --seconds 200 --arms native native= vramwise=handle_share:128
+
+An arm is `native` or `vramwise`, and settings after an equals sign; `expandable` is short for native with expandable
+segments. The first arm is what the others are held against; `native=` is the default once more, which shows the spread.
 
 Each model trains in a process of its own, the arms in turn, round after round, so that what else a machine does meets all of
 them. Times are of whole steps with a synchronisation at their end: the first one, the median and the p99 without the first
 five, and the median of the later half, when the allocator has settled; of several rounds the median is shown, and the ratio
-to PyTorch's default of the same round, median and range. Losses must be equal bit for bit to PyTorch's own allocator's; its runs in other rounds tell whether they are among equals. An
+to PyTorch's default of the same round, median and range, and for the first step also the ratio of the fastest ones: what
+else a machine does makes a step longer, never shorter. Losses must be equal bit for bit to PyTorch's own allocator's; its runs in other rounds tell whether they are among equals. An
 unmeasured run before each model fills the caches of files. Needs torchvision and transformers for the models, and a GPU.
 """
 
@@ -117,10 +122,11 @@ def driver_time() -> float:
 
 
 def child(name: str, arm: str, steps: int) -> None:
-    if arm == "vramwise":
+    kind, _, settings = arm.partition("=")
+    if kind == "vramwise":
         import vramwise
 
-        vramwise.install_allocator(required=True)
+        vramwise.install_allocator(settings or None, required=True)
     import torch
 
     torch.manual_seed(0)
@@ -163,7 +169,8 @@ def child(name: str, arm: str, steps: int) -> None:
 
 def run_once(name: str, arm: str, steps: int) -> dict | None:
     """One process; None if it failed, which is said."""
-    conf = "expandable_segments:True" if arm == "expandable" else ""
+    kind, _, settings = arm.partition("=")
+    conf = "expandable_segments:True" if kind == "expandable" else settings if kind == "native" else ""
     command = [sys.executable, __file__, "--steps", str(steps), "--child", name, arm]
     environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": conf, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -183,14 +190,20 @@ def against(rows: list[dict], base: list[dict], key: str) -> str:
     return f"x {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
 
 
+def fastest(rows: list[dict], base: list[dict], key: str) -> float:
+    return min(row[key] for row in rows) / min(row[key] for row in base)
+
+
 def show(rows: dict[str, list[dict]]) -> None:
+    base = next(iter(rows.values()))
     for arm, runs in rows.items():
         first = runs[0]
         print(
-            f"  {arm:10}  step {middle(runs, 'median_ms'):7.2f} ms {against(runs, rows['native'], 'median_ms')}"
-            f"  later {middle(runs, 'later_ms'):7.2f} {against(runs, rows['native'], 'later_ms')}"
+            f"  {arm:{max(map(len, rows))}}  step {middle(runs, 'median_ms'):7.2f} ms {against(runs, base, 'median_ms')}"
+            f"  later {middle(runs, 'later_ms'):7.2f} {against(runs, base, 'later_ms')}"
             f"  p99 {middle(runs, 'p99_ms'):6.1f}"
-            f"  first {middle(runs, 'first_ms'):7.1f} {against(runs, rows['native'], 'first_ms')}"
+            f"  first {middle(runs, 'first_ms'):7.1f} {against(runs, base, 'first_ms')}"
+            f" fastest {fastest(runs, base, 'first_ms'):.3f}"
             f"  held {first['reserved'] / 2**20:.0f} MiB R {first['reserved'] / first['requested']:.3f}"
             f"  driver {middle(runs, 'driver_first_ms'):.1f} ms, then {middle(runs, 'driver_ms'):.2f} a step,"
             f" {middle(runs, 'driver_later_ms'):.2f} in the later half",
@@ -200,9 +213,11 @@ def show(rows: dict[str, list[dict]]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--steps", type=int, default=40, help="of a run, at least 12")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, help="for a model: no new round after so many, whatever --rounds")
     parser.add_argument("--only", default=".")
+    parser.add_argument("--arms", nargs="+", default=list(ARMS), metavar="ARM[=SETTINGS]")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", nargs=2)
     args = parser.parse_args()
@@ -211,19 +226,25 @@ def main() -> int:
         return 0
     report, different = {}, 0
     for name in filter(re.compile(args.only).search, MODELS):
-        rows: dict[str, list[dict]] = {arm: [] for arm in ARMS}
-        if run_once(name, "native", args.steps) is None:
+        rows: dict[str, list[dict]] = {arm: [] for arm in args.arms}
+        if run_once(name, args.arms[0], args.steps) is None:
             return 1
-        for _ in range(args.rounds):
+        began = time.monotonic()
+        for number in range(args.rounds):
+            if args.seconds and number and time.monotonic() - began >= args.seconds:
+                break
             for arm, runs in rows.items():
                 row = run_once(name, arm, args.steps)
                 if row is None:
                     return 1
                 runs.append(row)
+                # What is measured is not lost where a long run is ended.
+                told = {"model": name, "arm": arm, **{key: row[key] for key in row if key != "losses"}}
+                print(json.dumps(told), file=sys.stderr, flush=True)
         losses = {arm: [row.pop("losses") for row in runs] for arm, runs in rows.items()}
-        expected = losses["native"][0]
-        repeats = all(each == expected for each in losses["native"])
-        equal = all(each == expected for each in losses["vramwise"])
+        expected = losses[args.arms[0]][0]
+        repeats = all(each == expected for each in losses[args.arms[0]])
+        equal = all(each == expected for arm, runs in losses.items() for each in runs if arm.startswith("vramwise"))
         different += repeats and not equal
         report[name] = {"repeatable": repeats, "losses_equal": equal, **rows}
         if not args.json:

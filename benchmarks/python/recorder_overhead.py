@@ -1,10 +1,10 @@
 """What recording costs a training step: the ratio of step times with and without, in one run.
 
 Kinds of recording take turns, a few steps each, so that a clock that changes hits all of them. A ratio is that of the
-medians of one round, to the middle of the two kinds that record nothing, which begin and end a round; what is printed is the
-median over the rounds, with the quartiles. Beside it is the ratio of the fastest quarters of all steps: what else a machine
-does makes steps longer, never shorter, so that these tell kinds apart where rounds differ by more than the kinds do. A step
-that is bound by the host (small batches, many small kernels) shows the most; use --batch and --width to make it so.
+medians of one round, to the middle of the two kinds that record nothing, which begin and end a round; what is printed is
+the median over the rounds, with the quartiles. Beside it is the ratio of the fastest quarters of all steps: what else a
+machine does makes steps longer, never shorter, so that these tell kinds apart where rounds differ by more than the kinds
+do. A step that is bound by the host (small batches, many small kernels) shows the most; use --batch and --width to make it so.
 
 The history is bounded so that it is full after a step, as it is in a long run: each entry takes the place of one.
 

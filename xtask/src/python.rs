@@ -28,8 +28,8 @@ pub(crate) fn test(tools: bool) -> Result<()> {
         requirements(&python, &tests.join("requirements-tools.txt"))?;
     }
     let ruff = |args: &[&str]| shell::run(shell::command(&python, &["-m", "ruff"]).args(args));
-    ruff(&["check", "--no-cache", "python", TESTS])?;
-    ruff(&["format", "--no-cache", "--check", "python"])?;
+    ruff(&["check", "--no-cache", "python", TESTS, "examples"])?;
+    ruff(&["format", "--no-cache", "--check", "python", "examples"])?;
     let cache = Metadata::load()?.target_directory.join("mypy");
     shell::run(shell::command(&python, &["-m", "mypy", "--cache-dir"]).arg(cache))?;
     // The tests drive the program and the emulated device, which must be those of this source.

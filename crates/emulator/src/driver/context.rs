@@ -28,6 +28,7 @@ const INVALID_CONTEXT: i32 = 201;
 
 #[unsafe(no_mangle)]
 extern "C" fn cuInit(_flags: c_uint) -> i32 {
+    machine::mappings::initialise();
     0
 }
 

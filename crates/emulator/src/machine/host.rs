@@ -94,7 +94,7 @@ const HUGE_PAGE: u64 = 2 << 20;
 
 /// How far the system has moved this process's mappings, in whole huge pages: the same program gets the same places
 /// relative to it.
-fn moved() -> u64 {
+pub(super) fn moved() -> u64 {
     static MOVED: OnceLock<u64> = OnceLock::new();
     *MOVED.get_or_init(|| {
         // SAFETY: it reads a number that the system left for the process.
@@ -104,7 +104,7 @@ fn moved() -> u64 {
 }
 
 /// Bytes of a page of the host.
-const HOST_PAGE: u64 = 4096;
+pub(super) const HOST_PAGE: u64 = 4096;
 
 /// Takes addresses for a chunk of the driver's from what the process has free, as the driver does: it asks the system for
 /// 32 MiB less a page more than it needs, wherever there is room, and keeps the uppermost part that is aligned (found from
@@ -113,15 +113,9 @@ const HOST_PAGE: u64 = 4096;
 /// Nothing lies there: the addresses of device memory are others in the same order. What is aligned is counted from where
 /// the loader is, so that it does not depend on chance. `None` where the system gives nothing, or not at the usual end.
 pub(crate) fn take_chunk(bytes: u64) -> Option<u64> {
-    let asked = usize::try_from(bytes.checked_add(CHUNK - HOST_PAGE)?).ok()?;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a new mapping at a place of the system's choice, which cannot be touched.
-    let at = unsafe { libc::mmap(std::ptr::null_mut(), asked, libc::PROT_NONE, flags, -1, 0) };
-    if at == libc::MAP_FAILED {
-        return None;
-    }
-    let low = (at as u64).wrapping_add(moved());
-    let high = low.wrapping_add(asked as u64);
+    let asked = bytes.checked_add(CHUNK - HOST_PAGE)?;
+    let low = map_anywhere(asked)?.wrapping_add(moved());
+    let high = low.wrapping_add(asked);
     let start = low.wrapping_add(CHUNK - HOST_PAGE) / CHUNK * CHUNK;
     give_back_chunk(low, start.wrapping_sub(low));
     give_back_chunk(start.wrapping_add(bytes), high.wrapping_sub(start).wrapping_sub(bytes));
@@ -134,10 +128,23 @@ pub(crate) fn take_chunk(bytes: u64) -> Option<u64> {
 
 /// Returns such addresses.
 pub(crate) fn give_back_chunk(start: u64, bytes: u64) {
+    give_back(start.wrapping_sub(moved()), bytes);
+}
+
+/// Maps what cannot be touched where the system likes; the address, or `None` where it refuses.
+pub(super) fn map_anywhere(bytes: u64) -> Option<u64> {
+    let length = usize::try_from(bytes).ok()?;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping at a place of the system's choice, which cannot be touched.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), length, libc::PROT_NONE, flags, -1, 0) };
+    (at != libc::MAP_FAILED).then_some(at as u64)
+}
+
+/// Unmaps a part of what [`map_anywhere`] has mapped.
+pub(super) fn give_back(at: u64, bytes: u64) {
     if bytes > 0 {
-        let start = start.wrapping_sub(moved());
-        // SAFETY: the range is part of what `take_chunk` mapped, and nothing is kept there.
-        unsafe { libc::munmap(start as *mut c_void, bytes as usize) };
+        // SAFETY: the range is part of what `map_anywhere` mapped, and nothing is kept there.
+        unsafe { libc::munmap(at as *mut c_void, bytes as usize) };
     }
 }
 

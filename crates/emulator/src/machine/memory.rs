@@ -6,6 +6,7 @@ use vramwise_model::device::{DriverPlacement, Placement, ProcessSpace};
 
 use super::context::Step;
 use super::host;
+use super::mappings;
 use super::reserved::Reserved;
 
 /// `cudaMalloc` takes physical memory in pages of this size, bytes.
@@ -61,7 +62,10 @@ impl DeviceMemory {
     /// The context does something that makes the driver take memory of its own, between the program's.
     pub(crate) fn reach(&mut self, step: Step) {
         match step {
-            Step::Init => self.reserved.start(&mut self.placement),
+            Step::Init => {
+                mappings::first_context();
+                self.reserved.start(&mut self.placement);
+            }
             Step::FirstKernel => self.reserved.first_kernel(&mut self.placement),
             _ => {}
         }

@@ -4,6 +4,7 @@ mod capture;
 mod carried;
 mod context;
 mod host;
+pub(crate) mod mappings;
 mod memory;
 pub(crate) mod operation;
 mod physical;

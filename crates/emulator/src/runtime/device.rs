@@ -11,6 +11,7 @@ pub(crate) const DRIVER_VERSION: i32 = 13_000;
 
 #[unsafe(no_mangle)]
 extern "C" fn cudaGetDeviceCount(count: *mut c_int) -> i32 {
+    machine::mappings::initialise();
     put(count, machine::lock().devices.len() as c_int);
     0
 }

@@ -74,6 +74,18 @@ impl DriverPlacement {
         Self { cursor: process.below, process: Some(process), ..Self::default() }
     }
 
+    /// Takes a new chunk for `size` bytes, whatever room others have; what it leaves is for all.
+    pub fn place_apart(&mut self, size: u64) -> u64 {
+        let length = size.next_multiple_of(CHUNK);
+        let given = self.process.and_then(|process| (process.take)(length));
+        let start = given.unwrap_or_else(|| self.new_chunk(length));
+        let end = start + length;
+        let free = if size < length { vec![(start + size, end)] } else { Vec::new() };
+        let chunk = Chunk { id: 0, start, end, free, pinned: false, of_process: given.is_some() };
+        self.add_chunk(chunk, (start, start + size));
+        start
+    }
+
     /// Takes note that the real driver put a segment at `addr` (§17.4).
     pub fn adopt(&mut self, addr: u64, size: u64) {
         let first = !std::mem::replace(&mut self.adopted_any, true);
@@ -196,17 +208,7 @@ impl DriverPlacement {
 
 impl Placement for DriverPlacement {
     fn place(&mut self, size: u64) -> u64 {
-        if let Some(addr) = self.take_from_chunks(size) {
-            return addr;
-        }
-        let length = size.next_multiple_of(CHUNK);
-        let given = self.process.and_then(|process| (process.take)(length));
-        let start = given.unwrap_or_else(|| self.new_chunk(length));
-        let end = start + length;
-        let free = if size < length { vec![(start + size, end)] } else { Vec::new() };
-        let chunk = Chunk { id: 0, start, end, free, pinned: false, of_process: given.is_some() };
-        self.add_chunk(chunk, (start, start + size));
-        start
+        self.take_from_chunks(size).unwrap_or_else(|| self.place_apart(size))
     }
 
     fn release(&mut self, addr: u64, size: u64) {
