@@ -1,6 +1,7 @@
 """Puts the value layer where it is needed: into every thread, and behind what torch does without an operation."""
 
 import atexit
+import contextlib
 import functools
 import os
 import sys
@@ -120,6 +121,20 @@ def _saved_to_file(module, values):
     module.save = save
 
 
+def _let_go_of(module):
+    """Has autograd's threads drop what they hold of the last backward pass, the layer among it.
+
+    Each does so when it takes up the next one. Left to the end of the process, that can come while Python ends, where a
+    thread that asks for the interpreter is killed between C++ and Python, which ends in an abort.
+    """
+    if not module.cuda.is_initialized():
+        return
+    for device in range(module.cuda.device_count()):
+        # A card that is full, or a context that an error has broken, has nothing to wait for.
+        with contextlib.suppress(Exception):
+            (module.ones((), device=f"cuda:{device}", requires_grad=True) * 1).backward()
+
+
 def install(module, room, assume):
     """Switches the layer on, for the whole process."""
     values = Values(assume)
@@ -138,5 +153,6 @@ def install(module, room, assume):
             values.report(room)
             # What is freed while Python ends must not come here any more.
             values.__exit__(None, None, None)
+            _let_go_of(module)
 
     atexit.register(finish)
