@@ -32,7 +32,7 @@ COUNTERS = {**PEAKS, **ASKED, "retries": "num_alloc_retries", "ooms": "num_ooms"
 CAUSES = {
     "ties": "told apart by addresses",
     "convolutions": "convolution",
-    "values": "values that the program read|reads from the device|numbers were taken|draws of such values",
+    "values": "values? that the program read|reads from the device|numbers were taken|draws of such values",
 }
 
 

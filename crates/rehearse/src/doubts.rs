@@ -192,9 +192,11 @@ fn of_reads(
     };
     if reads.unknown > 0 {
         uncertain.push(format!(
-            "the program read {} integers or truth values that cannot be known without a GPU{}; \
-             they were 0",
-            reads.unknown,
+            "the program read {} that cannot be known without a GPU{}; they came from zeros",
+            match reads.unknown {
+                1 => "1 integer or truth value".to_owned(),
+                n => format!("{n} integers or truth values"),
+            },
             at("unknown", "integer")
         ));
     }
@@ -210,25 +212,33 @@ fn of_reads(
         };
         uncertain.push(format!(
             "numbers were taken to be finite where the program looks for infinities and NaN{place}; a \
-             gradient scaler was taken to skip {skipped}"
+             gradient scaler, where there is one, was taken to skip {skipped}"
         ));
     }
     if reads.assumed > 0 {
         let (number, count) = rehearsal.draw;
         uncertain.push(format!(
-            "{} values that the program read follow from indices, masks or random numbers that were assumed ({}){}",
-            reads.assumed,
+            "{} from indices, masks or random numbers that were assumed ({}){}",
+            that_it_read(reads.assumed, "value", ["follows", "follow"]),
             rehearsal.assume.draw(number, count),
             at("assumed", "integer")
         ));
     }
     if reads.unknown_floats > 0 {
         notes.push(format!(
-            "{} floating-point numbers that the program read (losses, norms, checkpoints) are not real{}; if \
-             it decides anything by them, it may decide otherwise on a GPU",
-            reads.unknown_floats,
+            "{} not real{} (losses, norms, checkpoints); if the program decides anything by such, it may decide otherwise \
+             on a GPU",
+            that_it_read(reads.unknown_floats, "floating-point number", ["is", "are"]),
             at("unknown", "float")
         ));
+    }
+}
+
+/// Such as `2 values that the program read follow`.
+fn that_it_read(count: u64, noun: &str, verbs: [&str; 2]) -> String {
+    match count {
+        1 => format!("1 {noun} that the program read {}", verbs[0]),
+        n => format!("{n} {noun}s that the program read {}", verbs[1]),
     }
 }
 

@@ -16,6 +16,7 @@ use crate::Status;
 use crate::commands::devices;
 use crate::context::Context;
 use crate::failure::{Failure, Kind};
+use crate::text::grouped;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -184,10 +185,10 @@ fn ties(evidence: &[Evidence]) -> Vec<String> {
                  to process; over {} replays the peak of allocated memory is {} to {} bytes, that of \
                  reserved memory {} to {}",
                 ranges.runs,
-                ranges.allocated.0,
-                ranges.allocated.1,
-                ranges.reserved.0,
-                ranges.reserved.1
+                grouped(ranges.allocated.0),
+                grouped(ranges.allocated.1),
+                grouped(ranges.reserved.0),
+                grouped(ranges.reserved.1)
             )),
             None => said.push(format!(
                 "{on}: the history could not be replayed, so that nothing is known of what the driver's \
