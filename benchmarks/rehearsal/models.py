@@ -54,7 +54,6 @@ TRANSFORMERS = {
     "mobilebert": ("MaskedLM", "mobilebert", {}),
     "modernbert": ("MaskedLM", "modernbert", {"num_hidden_layers": 12}),
     "mpnet": ("MaskedLM", "mpnet", {}),
-    "nystromformer": ("MaskedLM", "nystromformer", {}),
     "squeezebert": ("MaskedLM", "squeezebert", {}),
     "blenderbot-small": ("Seq2SeqLM", "blenderbot-small", {"use_cache": False}),
     "marian": ("Seq2SeqLM", "marian", {"d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "decoder_start_token_id": 0, "use_cache": False}),
