@@ -9,9 +9,10 @@ segments. The first arm is what the others are held against; `native=` is the de
 Each model trains in a process of its own, the arms in turn, round after round, so that what else a machine does meets all of
 them. Times are of whole steps with a synchronisation at their end: the first one, the median and the p99 without the first
 five, and the median of the later half, when the allocator has settled; of several rounds the median is shown, and the ratio
-to PyTorch's default of the same round, median and range, and for the first step also the ratio of the fastest ones: what
-else a machine does makes a step longer, never shorter. Losses must be equal bit for bit to PyTorch's own allocator's; its runs in other rounds tell whether they are among equals. An
-unmeasured run before each model fills the caches of files. Needs torchvision and transformers for the models, and a GPU.
+to the first arm of the same round, median and range, and for the first step also the ratio of the fastest ones: what else
+a machine does makes a step longer, never shorter. Losses must be equal bit for bit to the first arm's; its runs in other
+rounds tell whether they are among equals. An unmeasured run before each model fills the caches of files, and each run is
+told on standard error as it ends. Needs torchvision and transformers for the models, and a GPU.
 """
 
 from __future__ import annotations
