@@ -108,6 +108,11 @@ fn read_option(part: &str, at: usize, change: &mut Change) -> Result<(), String>
             change.params.handle_cap =
                 fits.then_some(cap).ok_or_else(|| bad("a power of two from 2MiB on"))?;
         }
+        "handle_floor" => change.params.handle_floor = size()?,
+        "varied" => {
+            let varied = fraction(value);
+            change.params.varied = varied.ok_or_else(|| bad("a share such as 0.1 or 10%"))?;
+        }
         "handle_share" | "fine_share" => {
             let share = value.parse().ok().filter(|s| *s > 0);
             let share = share.ok_or_else(|| bad("a whole number above 0"))?;

@@ -28,9 +28,9 @@ impl Lately {
         }
     }
 
-    /// Whether more than a tenth was recycled: sizes change then.
-    pub(crate) fn is_varied(&self) -> bool {
-        self.recycled * 10 > self.created + self.recycled
+    /// Whether more than this share was recycled: sizes change then.
+    pub(crate) fn is_varied(&self, above: f64) -> bool {
+        self.recycled as f64 > (self.created + self.recycled) as f64 * above
     }
 }
 
@@ -41,16 +41,16 @@ mod tests {
     #[test]
     fn growth_after_recycling_is_uniform_again() {
         let mut lately = Lately::default();
-        assert!(!lately.is_varied());
+        assert!(!lately.is_varied(0.1));
         for _ in 0..20 {
             lately.create(8, 200);
         }
-        assert!(!lately.is_varied());
+        assert!(!lately.is_varied(0.1));
         lately.recycle(24, 200);
-        assert!(lately.is_varied());
+        assert!(lately.is_varied(0.1));
         for _ in 0..40 {
             lately.create(8, 200);
         }
-        assert!(!lately.is_varied());
+        assert!(!lately.is_varied(0.1));
     }
 }

@@ -29,6 +29,10 @@ pub struct Params {
     /// to the driver against counting since the start, and 19 % early on, over 50 programs with the same mean R of 1.011;
     /// half as many misses or an eighth instead of a tenth save as much again and cost 1.016 to 1.019 on one or two of them.
     pub fine_share: u64,
+    /// Above this share of recycled pages among those of the last misses sizes count as changing.
+    pub varied: f64,
+    /// A new handle may have this many bytes however little is held, until sizes turn out to change.
+    pub handle_floor: u64,
     /// A new handle has at most this many bytes (a power of two).
     pub handle_cap: u64,
     /// Physical memory that the heap may hold, in bytes; `None` = what the device has.
@@ -42,6 +46,8 @@ impl Default for Params {
             slack: 0.01,
             handle_share: 256,
             fine_share: 2048,
+            varied: 0.1,
+            handle_floor: 2 << 20,
             handle_cap: 64 << 20,
             limit: None,
         }

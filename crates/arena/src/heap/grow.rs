@@ -89,9 +89,17 @@ impl<D: Device> Heap<D> {
         let downwards = pages.end == last && pages.start > first;
         let (mut low, mut high) =
             if downwards { (pages.end, pages.end) } else { (pages.start, pages.start) };
+        let shared = supply.shared_end().filter(|page| pages.end == page + 1);
         let mut outcome = Ok(());
         while high - low < pages.len() as u32 {
             let missing = pages.len() as u32 - (high - low);
+            // The page that the next block shares gets a handle of its own: what lies below is free with this block.
+            let missing = match shared {
+                Some(_) if missing <= 2 => missing,
+                Some(_) if !downwards => missing - 1,
+                Some(_) if low == high => 1,
+                _ => missing,
+            };
             let room = if downwards { low - first } else { last - high };
             let handle = match self.obtain(block.region, missing, room, supply) {
                 Ok(handle) => handle,
@@ -210,10 +218,13 @@ impl<D: Device> Heap<D> {
         if small {
             return 1;
         }
-        let varied = self.lately.is_varied();
-        let share = if varied { self.params.fine_share } else { self.params.handle_share };
-        let share = self.held_pages / share.max(1);
-        let cap = share.min(self.params.handle_cap / PAGE).max(1);
+        let varied = self.lately.is_varied(self.params.varied);
+        let (share, least) = if varied {
+            (self.params.fine_share, 1)
+        } else {
+            (self.params.handle_share, self.params.handle_floor / PAGE)
+        };
+        let cap = (self.held_pages / share.max(1)).max(least).min(self.params.handle_cap / PAGE).max(1);
         let parts = u64::from(want).div_ceil(cap).max(1);
         u64::from(want).div_ceil(parts) as u32
     }

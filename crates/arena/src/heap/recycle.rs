@@ -57,6 +57,11 @@ impl Supply {
         self.end - self.start
     }
 
+    /// The page that the request ends within, if it ends within one.
+    pub(super) fn shared_end(&self) -> Option<u32> {
+        (!self.end.is_multiple_of(PAGE_UNITS)).then_some(self.end / PAGE_UNITS)
+    }
+
     /// Whether a range is part of the addresses that are being backed.
     fn claims(&self, extent: u16, start: u32, end: u32) -> bool {
         extent == self.extent && start < self.end && end > self.start
