@@ -49,21 +49,35 @@ def first_step(name: str, arm: str) -> dict:
 
     def step(run) -> None:
         torch.cuda.synchronize()
-        calls, taken = training.driver_time(), torch.cuda.memory_stats()["num_device_alloc"]
+        calls, taken = driver_calls(), torch.cuda.memory_stats()["num_device_alloc"]
         start = time.perf_counter()
         run()
         torch.cuda.synchronize()
         row["first_ms"] = (time.perf_counter() - start) * 1e3
-        row["driver_ms"] = training.driver_time() - calls
+        after = driver_calls()
+        row["calls"] = {}
+        for call, (count, ms) in after.items():
+            earlier = calls.get(call, (0, 0.0))
+            if count > earlier[0]:
+                row["calls"][call] = (count - earlier[0], ms - earlier[1])
+        row["driver_ms"] = sum(ms for _, ms in row["calls"].values())
         row["device_allocs"] = torch.cuda.memory_stats()["num_device_alloc"] - taken
         start = time.perf_counter()
         run()
         torch.cuda.synchronize()
         row["second_ms"] = (time.perf_counter() - start) * 1e3
+        row["second_driver_ms"] = sum(ms for _, ms in driver_calls().values()) - sum(ms for _, ms in after.values())
 
     training.MODELS[name](torch, step)
     row["reserved"] = torch.cuda.memory_stats()["reserved_bytes.all.peak"]
     return row
+
+
+def driver_calls() -> dict[str, tuple[int, float]]:
+    """By call of the driver: how many vramwise's allocator made, and their milliseconds; empty under PyTorch's."""
+    import vramwise.allocator
+
+    return {call.name: (call.count, call.total_ns / 1e6) for call in vramwise.allocator.driver_calls()}
 
 
 def in_child(name: str, arm: str) -> dict | None:
@@ -108,7 +122,7 @@ def show(rows: dict[str, list[dict]]) -> None:
         times = sorted(row["first_ms"] for row in runs)
         ratios = [row["first_ms"] / other["first_ms"] for row, other in zip(runs, base, strict=True)]
         low, high = interval(ratios)
-        middle = {key: statistics.median(row[key] for row in runs) for key in runs[0]}
+        middle = {key: statistics.median(row[key] for row in runs) for key in runs[0] if key != "calls"}
         print(
             f"  {arm:{max(map(len, rows))}}  {middle['first_ms']:7.1f} ms"
             f" ({times[len(times) // 4]:.1f} to {times[len(times) * 3 // 4]:.1f}, least {times[0]:.1f})"
@@ -116,9 +130,12 @@ def show(rows: dict[str, list[dict]]) -> None:
             f" of the medians {middle['first_ms'] / statistics.median(row['first_ms'] for row in base):.3f},"
             f" of the fastest {times[0] / min(row['first_ms'] for row in base):.3f}"
             f"  driver {middle['driver_ms']:.1f} ms, {middle['device_allocs']:.0f} device allocations"
-            f"  second {middle['second_ms']:.1f} ms  held {middle['reserved'] / 2**20:.0f} MiB",
+            f"  second {middle['second_ms']:.1f} ms, driver {middle['second_driver_ms']:.1f}  held {middle['reserved'] / 2**20:.0f} MiB",
             flush=True,
         )
+        for call in dict.fromkeys(name for row in runs for name in row["calls"]):
+            counts, times = zip(*(row["calls"].get(call, (0, 0.0)) for row in runs), strict=True)
+            print(f"      {call}: {statistics.median(counts):.0f}, {statistics.median(times):.2f} ms", flush=True)
 
 
 def main() -> int:

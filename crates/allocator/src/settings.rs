@@ -7,7 +7,10 @@
 //! | `slack` | share (`0.01`) or per cent (`1%`) | memory above what is in use that may be held without recycling |
 //! | `handle_cap` | size, a power of two | largest physical handle |
 //! | `handle_share` | number | a handle is at most memory held / this |
-//! | `fine_share` | number | the same once sizes turned out to change |
+//! | `handle_floor` | size | a handle may have this many bytes all the same, until sizes turn out to change |
+//! | `request_share` | number | a handle may have the request's bytes / this all the same |
+//! | `fine_share` | number | a handle is at most memory held / this while sizes change |
+//! | `varied` | share or per cent | of memory that was recycled lately, above which sizes count as changing |
 //! | `small_below` | size | requests below it have a region of their own |
 
 use vramwise_arena::Params;
@@ -113,12 +116,15 @@ fn read_option(part: &str, at: usize, change: &mut Change) -> Result<(), String>
             let varied = fraction(value);
             change.params.varied = varied.ok_or_else(|| bad("a share such as 0.1 or 10%"))?;
         }
-        "handle_share" | "fine_share" => {
-            let share = value.parse().ok().filter(|s| *s > 0);
-            let share = share.ok_or_else(|| bad("a whole number above 0"))?;
-            let fine = key == "fine_share";
-            *if fine { &mut change.params.fine_share } else { &mut change.params.handle_share } =
-                share;
+        "handle_share" | "fine_share" | "request_share" => {
+            let number = value.parse().ok().filter(|s| *s > 0);
+            let number = number.ok_or_else(|| bad("a whole number above 0"))?;
+            let place = match key {
+                "handle_share" => &mut change.params.handle_share,
+                "fine_share" => &mut change.params.fine_share,
+                _ => &mut change.params.request_share,
+            };
+            *place = number;
         }
         "small_below" => change.params.small_below = size()?,
         _ if HOST.contains(&key) => {}
@@ -145,9 +151,11 @@ fn fraction(text: &str) -> Option<f64> {
 /// The text that [`parse`] takes for parameters.
 pub(crate) fn print(params: &Params) -> String {
     let limit = params.limit.map_or("none".to_owned(), |bytes| bytes.to_string());
+    let Params { slack, handle_cap, handle_share, handle_floor, request_share, .. } = params;
+    let Params { fine_share, varied, small_below, .. } = params;
     format!(
-        "limit:{limit},slack:{},handle_cap:{},handle_share:{},fine_share:{},small_below:{}",
-        params.slack, params.handle_cap, params.handle_share, params.fine_share, params.small_below
+        "limit:{limit},slack:{slack},handle_cap:{handle_cap},handle_share:{handle_share},handle_floor:{handle_floor},\
+         request_share:{request_share},fine_share:{fine_share},varied:{varied},small_below:{small_below}"
     )
 }
 
@@ -163,6 +171,7 @@ mod tests {
     fn what_is_printed_can_be_read() {
         let params =
             Params { limit: Some(3 << 30), slack: 0.02, handle_cap: 4 << 20, ..Params::default() };
+        let params = Params { handle_floor: 8 << 20, request_share: 64, varied: 0.25, ..params };
         assert_eq!(read(&print(&params)).map(|c| c.params), Ok(params));
         assert_eq!(read(&print(&Params::default())).map(|c| c.params), Ok(Params::default()));
     }
@@ -183,6 +192,9 @@ mod tests {
             ("handle_cap:3MiB", "a power of two"),
             ("slack", "not key:value"),
             ("handle_share:0", "above 0"),
+            ("request_share:0", "above 0"),
+            ("handle_floor:some", "a size"),
+            ("varied:2", "a share"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(words), "{text}: {error}");

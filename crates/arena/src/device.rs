@@ -21,6 +21,10 @@ pub enum Failure {
 ///
 /// A call that fails must have changed nothing.
 pub trait Device {
+    /// Several calls follow until [`Device::leave`]: what each of them needs may be made ready once. Does not nest.
+    fn enter(&mut self) {}
+    /// The end of what [`Device::enter`] began.
+    fn leave(&mut self) {}
     /// Reserves addresses for `bytes`, starting at a multiple of `align`; `None` = none left.
     fn reserve(&mut self, bytes: u64, align: u64) -> Option<u64>;
     /// Creates physical memory (`cuMemCreate`).

@@ -20,19 +20,28 @@ pub struct Params {
     /// New memory is created without looking for pages to recycle while memory held stays below live × (1 + slack).
     /// 0 / 1 / 2 / 5 % give a mean R of 1.019 / 1.020 / 1.025 / 1.041; 1 % stops most steady recycling.
     pub slack: f64,
-    /// A new handle is at most memory held / this. Mapping costs about 25 µs a handle whatever its size, so large
-    /// handles pay. 128 / 256 / 512 come to 1.011 / 1.010 / 1.010 and 628 / 829 / 1,109 calls on a ResNet-50.
+    // Below, times are of calls to the driver, modelled: what a call takes on an H200 times how many there are; and R is over
+    // 9 recorded programs, 6 benchmarks and 48 programs of random sizes above 1 GiB, each from six starting addresses, as one
+    // block more at the start shifts R by up to 0.005.
+    /// A new handle is at most memory held / this. Mapping costs 35 to 60 µs a handle whatever its size, so large handles
+    /// pay. 128 / 192 / 256 come to 174 / 192 / 208 ms in the first steps of the benchmarks; 9 / 1 / 1 of 378 runs hold more than
+    /// 1.015.
     pub handle_share: u64,
-    /// The same while more than a tenth of the memory for the last misses was recycled: sizes change then, and a block
-    /// that ends within a handle pins the rest of it. 512 / 1,024 / 2,048 / 4,096 come to at most 1.020 / 1.0153 / 1.0149 /
-    /// 1.0149 on a mixture of experts. That only the last misses count, up to what is held, saves 6 % of the time in calls
-    /// to the driver against counting since the start, and 19 % early on, over 50 programs with the same mean R of 1.011;
-    /// half as many misses or an eighth instead of a tenth save as much again and cost 1.016 to 1.019 on one or two of them.
-    pub fine_share: u64,
-    /// Above this share of recycled pages among those of the last misses sizes count as changing.
-    pub varied: f64,
-    /// A new handle may have this many bytes however little is held, until sizes turn out to change.
+    /// Until sizes turn out to change, a new handle may have this many bytes however little is held. 2 / 4 / 6 / 8 MiB come
+    /// to 250 / 221 / 208 / 198 ms in those first steps and 856 / 765 / 711 / 671 ms over the recorded programs; 3 / 2 / 1 / 6 runs
+    /// hold more than 1.015.
     pub handle_floor: u64,
+    /// A new handle may have this share of the request all the same. 128 / 192 / 256 / no share come to 657 / 711 / 717 / 926 ms
+    /// over the recorded programs; 11 / 1 / 3 / 1 runs hold more than 1.015.
+    pub request_share: u64,
+    /// A new handle is at most memory held / this while sizes change: a block that ends within a handle pins the rest of it.
+    /// 1,024 / 1,536 / 2,048 / 4,096 come to 814 / 876 / 932 / 1,091 ms over the benchmarks; 8 / 1 / 1 / 0 runs hold more than 1.015.
+    pub fine_share: u64,
+    /// Sizes count as changing while more than this share of the memory for the last misses was recycled. 6 / 7 / 8 / 9 / 10 % come
+    /// to 979 / 932 / 900 / 858 / 885 ms over the benchmarks; 0 / 1 / 0 / 0 / 4 runs hold more than 1.015, and the smallest program
+    /// holds 1.061 to 7 %, 1.082 from 8 % on. That only the last misses count, up to what is held, saves 6 % of the time
+    /// in calls against counting since the start, and 19 % early on.
+    pub varied: f64,
     /// A new handle has at most this many bytes (a power of two).
     pub handle_cap: u64,
     /// Physical memory that the heap may hold, in bytes; `None` = what the device has.
@@ -45,9 +54,10 @@ impl Default for Params {
             small_below: 128 << 10,
             slack: 0.01,
             handle_share: 256,
+            handle_floor: 6 << 20,
+            request_share: 192,
             fine_share: 2048,
-            varied: 0.1,
-            handle_floor: 2 << 20,
+            varied: 0.07,
             handle_cap: 64 << 20,
             limit: None,
         }

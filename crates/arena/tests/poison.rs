@@ -28,7 +28,14 @@ impl Program {
         let mut device = LateDevice::new(total, seed);
         device.faults = faults;
         // Small programs: large handles must appear in them as well.
-        let params = Params { handle_share: 8, fine_share: 8 << (seed % 7), ..Params::default() };
+        let params = Params {
+            handle_share: 8,
+            handle_floor: 2 << (20 + seed % 4),
+            request_share: 1 << (seed % 8),
+            fine_share: 8 << (seed % 7),
+            varied: 0.1 * (seed % 5) as f64,
+            ..Params::default()
+        };
         Self {
             heap: Heap::new(device, params),
             random: Random(seed | 1),

@@ -46,6 +46,15 @@ pub struct CudaDevice {
     /// Told of each reservation: device, first byte, bytes.
     on_reserve: fn(i32, u64, u64),
     costs: Costs,
+    /// What [`Device::enter`] changed on this thread and [`Device::leave`] puts back.
+    entered: Option<Before>,
+}
+
+/// A thread's state before this device's calls.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    mode: c_int,
+    pushed: bool,
 }
 
 impl CudaDevice {
@@ -92,6 +101,7 @@ impl CudaDevice {
             events: Vec::new(),
             on_reserve,
             costs: Costs::default(),
+            entered: None,
         })
     }
 
@@ -107,23 +117,35 @@ impl CudaDevice {
 
     /// Runs calls with this device's context current, and so that a capture on this thread does not forbid them.
     fn within<T>(&self, calls: impl FnOnce(&Driver) -> T) -> T {
-        let driver = &*self.driver;
+        if self.entered.is_some() {
+            return calls(&self.driver);
+        }
+        let before = self.make_current();
+        let result = calls(&self.driver);
+        self.put_back(before);
+        result
+    }
+
+    fn make_current(&self) -> Before {
         let mut mode = RELAXED;
-        // SAFETY: the context is the primary one, which this object retains; pointers are to locals. Where a push
+        // SAFETY: the context is the primary one, which this object retains; the pointer is to a local. Where a push
         // fails (the process is ending) the calls fail as well, and nothing is popped.
         let pushed = unsafe {
-            (driver.exchange_mode)(&mut mode);
-            (driver.push)(self.context as *mut c_void) == 0
+            (self.driver.exchange_mode)(&mut mode);
+            (self.driver.push)(self.context as *mut c_void) == 0
         };
-        let result = calls(driver);
-        // SAFETY: as above.
+        Before { mode, pushed }
+    }
+
+    fn put_back(&self, before: Before) {
+        let Before { mut mode, pushed } = before;
+        // SAFETY: pointers are to locals; what is popped was pushed by `make_current`.
         unsafe {
             if pushed {
-                (driver.pop)(&mut null_mut());
+                (self.driver.pop)(&mut null_mut());
             }
-            (driver.exchange_mode)(&mut mode);
+            (self.driver.exchange_mode)(&mut mode);
         }
-        result
     }
 
     fn access(&self, peer: c_int) -> AccessDesc {
@@ -245,6 +267,17 @@ fn result(code: Code) -> Result<(), Failure> {
 }
 
 impl Device for CudaDevice {
+    // The heap is locked from one to the other, so that both run on one thread and nobody else's calls come between.
+    fn enter(&mut self) {
+        self.entered = Some(self.make_current());
+    }
+
+    fn leave(&mut self) {
+        if let Some(before) = self.entered.take() {
+            self.put_back(before);
+        }
+    }
+
     fn reserve(&mut self, bytes: u64, align: u64) -> Option<u64> {
         // The driver's own alignment argument is limited; a larger range has an aligned one inside.
         let base = self.reserve_addresses(bytes.checked_add(align)?).ok()?;

@@ -191,7 +191,7 @@ impl<D: Device> Heap<D> {
             self.stats.on_move(false, small, (u64::from(self.handles[handle].pages) * PAGE) as i64);
             return Ok(handle);
         }
-        let pages = self.new_handle_pages(want, small);
+        let pages = self.new_handle_pages(want, small, supply);
         if self.within_slack(pages, supply) {
             match self.create(pages, small) {
                 Err(AllocError::OutOfMemory) => {}
@@ -202,7 +202,7 @@ impl<D: Device> Heap<D> {
             return Ok(handle);
         }
         if self.exchange(supply) {
-            let handle = self.create(self.new_handle_pages(want, small), small);
+            let handle = self.create(self.new_handle_pages(want, small, supply), small);
             if handle.is_ok() {
                 return handle;
             }
@@ -214,7 +214,7 @@ impl<D: Device> Heap<D> {
     }
 
     /// How large a handle is made for `want` pages: the fewest equal parts, each small in proportion to what is held.
-    fn new_handle_pages(&self, want: u32, small: bool) -> u32 {
+    fn new_handle_pages(&self, want: u32, small: bool, supply: &Supply) -> u32 {
         if small {
             return 1;
         }
@@ -224,7 +224,12 @@ impl<D: Device> Heap<D> {
         } else {
             (self.params.handle_share, self.params.handle_floor / PAGE)
         };
-        let cap = (self.held_pages / share.max(1)).max(least).min(self.params.handle_cap / PAGE).max(1);
+        let request = u64::from(supply.units().div_ceil(PAGE_UNITS));
+        let cap = (self.held_pages / share.max(1))
+            .max(least)
+            .max(request / self.params.request_share.max(1))
+            .min(self.params.handle_cap / PAGE)
+            .max(1);
         let parts = u64::from(want).div_ceil(cap).max(1);
         u64::from(want).div_ceil(parts) as u32
     }

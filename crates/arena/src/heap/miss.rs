@@ -13,6 +13,13 @@ impl<D: Device> Heap<D> {
         if u64::from(units) * UNIT > self.limit() {
             return Err(AllocError::OutOfMemory);
         }
+        self.device.enter();
+        let found = self.find_memory(region, units);
+        self.device.leave();
+        found
+    }
+
+    fn find_memory(&mut self, region: u16, units: u32) -> Result<u32, AllocError> {
         self.reap();
         match self.attempt(region, units) {
             Err(AllocError::OutOfMemory) => {}

@@ -1,0 +1,53 @@
+//! How memory is cut into physical handles.
+
+use vramwise_arena::{Heap, Params, PoolId, SimDevice};
+
+const MIB: u64 = 1 << 20;
+
+fn heap(params: Params) -> Heap<SimDevice> {
+    Heap::new(SimDevice::new(64 << 30), params)
+}
+
+fn alloc(heap: &mut Heap<SimDevice>, stream: u64, bytes: u64) -> u64 {
+    heap.alloc(stream, bytes, PoolId::DEFAULT).expect("there is memory").address
+}
+
+#[test]
+fn a_page_that_two_blocks_share_pins_none_of_the_first_ones_memory() {
+    let mut heap = heap(Params::default());
+    let first = alloc(&mut heap, 0, 20 * MIB + 512);
+    // It begins in the page that the first one ends in.
+    let second = alloc(&mut heap, 0, 20 * MIB + 512);
+    assert_eq!(second, first + 20 * MIB + 512);
+    heap.free(first);
+    let before = heap.device().calls();
+    alloc(&mut heap, 1, 20 * MIB);
+    let after = heap.device().calls();
+    assert_eq!(after.create, before.create, "all ten pages below the shared one serve again");
+    assert!(after.map > before.map);
+}
+
+#[test]
+fn a_request_is_cut_into_few_handles() {
+    let gib = |params| {
+        let mut heap = heap(params);
+        alloc(&mut heap, 0, 1024 * MIB);
+        heap.device().calls().create
+    };
+    // By the floor alone it would be 171.
+    assert!((100..=128).contains(&gib(Params { request_share: 128, ..Params::default() })));
+    assert_eq!(gib(Params { request_share: 16, ..Params::default() }), 16);
+    let by_page = Params { handle_floor: 2 * MIB, request_share: 1 << 20, ..Params::default() };
+    assert_eq!(gib(by_page), 512);
+    // Not above the cap.
+    assert_eq!(gib(Params { request_share: 1, handle_cap: 32 * MIB, ..Params::default() }), 32);
+}
+
+#[test]
+fn little_memory_is_held_in_handles_of_the_floor() {
+    for (floor, handles) in [(2 * MIB, 30), (6 * MIB, 10), (20 * MIB, 3)] {
+        let mut heap = heap(Params { handle_floor: floor, ..Params::default() });
+        alloc(&mut heap, 0, 60 * MIB);
+        assert_eq!(heap.device().calls().create, handles, "{floor}");
+    }
+}
