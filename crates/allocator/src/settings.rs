@@ -7,7 +7,6 @@
 //! | `slack` | share (`0.01`) or per cent (`1%`) | memory above what is in use that may be held without recycling |
 //! | `handle_cap` | size, a power of two | largest physical handle |
 //! | `handle_share` | number | a handle is at most memory held / this |
-//! | `handle_floor` | size | a handle may have this many bytes all the same, until sizes turn out to change |
 //! | `request_share` | number | a handle may have the request's bytes / this all the same |
 //! | `fine_share` | number | a handle is at most memory held / this while sizes change |
 //! | `varied` | share or per cent | of memory that was recycled lately, above which sizes count as changing |
@@ -111,7 +110,6 @@ fn read_option(part: &str, at: usize, change: &mut Change) -> Result<(), String>
             change.params.handle_cap =
                 fits.then_some(cap).ok_or_else(|| bad("a power of two from 2MiB on"))?;
         }
-        "handle_floor" => change.params.handle_floor = size()?,
         "varied" => {
             let varied = fraction(value);
             change.params.varied = varied.ok_or_else(|| bad("a share such as 0.1 or 10%"))?;
@@ -151,10 +149,10 @@ fn fraction(text: &str) -> Option<f64> {
 /// The text that [`parse`] takes for parameters.
 pub(crate) fn print(params: &Params) -> String {
     let limit = params.limit.map_or("none".to_owned(), |bytes| bytes.to_string());
-    let Params { slack, handle_cap, handle_share, handle_floor, request_share, .. } = params;
+    let Params { slack, handle_cap, handle_share, request_share, .. } = params;
     let Params { fine_share, varied, small_below, .. } = params;
     format!(
-        "limit:{limit},slack:{slack},handle_cap:{handle_cap},handle_share:{handle_share},handle_floor:{handle_floor},\
+        "limit:{limit},slack:{slack},handle_cap:{handle_cap},handle_share:{handle_share},\
          request_share:{request_share},fine_share:{fine_share},varied:{varied},small_below:{small_below}"
     )
 }
@@ -171,7 +169,7 @@ mod tests {
     fn what_is_printed_can_be_read() {
         let params =
             Params { limit: Some(3 << 30), slack: 0.02, handle_cap: 4 << 20, ..Params::default() };
-        let params = Params { handle_floor: 8 << 20, request_share: 64, varied: 0.25, ..params };
+        let params = Params { request_share: 64, varied: 0.25, ..params };
         assert_eq!(read(&print(&params)).map(|c| c.params), Ok(params));
         assert_eq!(read(&print(&Params::default())).map(|c| c.params), Ok(Params::default()));
     }
@@ -193,7 +191,6 @@ mod tests {
             ("slack", "not key:value"),
             ("handle_share:0", "above 0"),
             ("request_share:0", "above 0"),
-            ("handle_floor:some", "a size"),
             ("varied:2", "a share"),
         ] {
             let error = read(text).unwrap_err();

@@ -17,32 +17,28 @@ pub struct Params {
     /// less than 0.002 on most training programs and from 1.95 to 1.00 where small blocks outlive big ones. 64 / 128 /
     /// 256 KiB come to 1.013 / 1.015 / 1.016 on a mixture of experts whose routing is uniform, the worst of 20 programs.
     pub small_below: u64,
+    // Below, R is from replays of 9 recorded programs, 13 programs on the emulated device and 48 of random sizes, all above
+    // 1 GiB, each from six starting addresses: one block more at the start shifts R by up to 0.005. "Runs above" are those of
+    // the 420 that hold more than 1.015. Times are of calls to the driver, modelled: what a call takes on an H200 times how
+    // many there are.
     /// New memory is created without looking for pages to recycle while memory held stays below live × (1 + slack).
-    /// 0 / 1 / 2 / 5 % give a mean R of 1.019 / 1.020 / 1.025 / 1.041; 1 % stops most steady recycling.
+    /// 0 / 0.5 / 1 / 2 % come to 1.008 / 1.008 / 1.010 / 1.019 on average over random sizes and to 1,680 / 1,582 / 1,495 / 1,403 ms
+    /// on the emulated programs; 4 / 10 / 4 / 345 runs above.
     pub slack: f64,
-    // Below, times are of calls to the driver, modelled: what a call takes on an H200 times how many there are; and R is over
-    // 9 recorded programs, 6 benchmarks and 48 programs of random sizes above 1 GiB, each from six starting addresses, as one
-    // block more at the start shifts R by up to 0.005.
     /// A new handle is at most memory held / this. Mapping costs 35 to 60 µs a handle whatever its size, so large handles
-    /// pay. 128 / 192 / 256 come to 174 / 192 / 208 ms in the first steps of the benchmarks; 9 / 1 / 1 of 378 runs hold more than
-    /// 1.015.
+    /// pay. 128 / 192 / 256 come to 193 / 224 / 250 ms in the first steps of six models; 11 / 4 / 5 runs above.
     pub handle_share: u64,
-    /// Until sizes turn out to change, a new handle may have this many bytes however little is held. 2 / 4 / 6 / 8 MiB come
-    /// to 250 / 221 / 208 / 198 ms in those first steps and 856 / 765 / 711 / 671 ms over the recorded programs; 3 / 2 / 1 / 6 runs
-    /// hold more than 1.015.
-    pub handle_floor: u64,
-    /// A new handle may have this share of the request all the same. 128 / 192 / 256 / no share come to 657 / 711 / 717 / 926 ms
-    /// over the recorded programs; 11 / 1 / 3 / 1 runs hold more than 1.015.
+    /// A new handle may have this share of the request all the same. 128 / 192 / 256 / no share come to 768 / 813 / 851 / 981 ms
+    /// over the recorded programs; 10 / 4 / 3 / 3 runs above.
     pub request_share: u64,
     /// A new handle is at most memory held / this while sizes change: a block that ends within a handle pins the rest of it.
-    /// 1,024 / 1,536 / 2,048 / 4,096 come to 814 / 876 / 932 / 1,091 ms over the benchmarks; 8 / 1 / 1 / 0 runs hold more than 1.015.
+    /// 1,024 / 1,536 / 2,048 / 4,096 come to 1,338 / 1,428 / 1,495 / 1,714 ms on the emulated programs; 12 / 4 / 4 / 2 runs above.
     pub fine_share: u64,
-    /// Sizes count as changing while more than this share of the memory for the last misses was recycled. 6 / 7 / 8 / 9 / 10 % come
-    /// to 979 / 932 / 900 / 858 / 885 ms over the benchmarks; 0 / 1 / 0 / 0 / 4 runs hold more than 1.015, and the smallest program
-    /// holds 1.061 to 7 %, 1.082 from 8 % on. That only the last misses count, up to what is held, saves 6 % of the time
-    /// in calls against counting since the start, and 19 % early on.
+    /// Sizes count as changing while more than this share of the memory for the last misses was recycled. 5 / 7 / 8 / 10 % come to
+    /// 1,589 / 1,495 / 1,466 / 1,401 ms on the emulated programs; 3 / 4 / 4 / 12 runs above. That only the last misses count, up to
+    /// what is held, saves 6 % of the time in calls against counting since the start, and 19 % early on.
     pub varied: f64,
-    /// A new handle has at most this many bytes (a power of two).
+    /// A new handle has at most this many bytes (a power of two). 32 / 64 / 128 MiB: 2 / 4 / 5 runs above.
     pub handle_cap: u64,
     /// Physical memory that the heap may hold, in bytes; `None` = what the device has.
     pub limit: Option<u64>,
@@ -53,8 +49,7 @@ impl Default for Params {
         Self {
             small_below: 128 << 10,
             slack: 0.01,
-            handle_share: 256,
-            handle_floor: 6 << 20,
+            handle_share: 192,
             request_share: 192,
             fine_share: 2048,
             varied: 0.07,

@@ -34,20 +34,10 @@ fn a_request_is_cut_into_few_handles() {
         alloc(&mut heap, 0, 1024 * MIB);
         heap.device().calls().create
     };
-    // By the floor alone it would be 171.
     assert!((100..=128).contains(&gib(Params { request_share: 128, ..Params::default() })));
     assert_eq!(gib(Params { request_share: 16, ..Params::default() }), 16);
-    let by_page = Params { handle_floor: 2 * MIB, request_share: 1 << 20, ..Params::default() };
+    let by_page = Params { handle_share: 1 << 20, request_share: 1 << 20, ..Params::default() };
     assert_eq!(gib(by_page), 512);
     // Not above the cap.
     assert_eq!(gib(Params { request_share: 1, handle_cap: 32 * MIB, ..Params::default() }), 32);
-}
-
-#[test]
-fn little_memory_is_held_in_handles_of_the_floor() {
-    for (floor, handles) in [(2 * MIB, 30), (6 * MIB, 10), (20 * MIB, 3)] {
-        let mut heap = heap(Params { handle_floor: floor, ..Params::default() });
-        alloc(&mut heap, 0, 60 * MIB);
-        assert_eq!(heap.device().calls().create, handles, "{floor}");
-    }
 }

@@ -30,7 +30,6 @@ impl Program {
         // Small programs: large handles must appear in them as well.
         let params = Params {
             handle_share: 8,
-            handle_floor: 2 << (20 + seed % 4),
             request_share: 1 << (seed % 8),
             fine_share: 8 << (seed % 7),
             varied: 0.1 * (seed % 5) as f64,

@@ -50,10 +50,11 @@ impl<D: Device> Heap<D> {
         };
         let need: u64 = holes.iter().map(pages).sum();
         let within_limit = self.limit().saturating_sub(self.held_pages * PAGE) / PAGE;
-        if need <= FEW_PAGES && need <= within_limit {
+        if need <= within_limit && need <= FEW_PAGES.max(self.known_free / 2) {
             return Ok(());
         }
-        let fresh = within_limit.min(self.device.free() / PAGE);
+        self.known_free = self.device.free() / PAGE;
+        let fresh = within_limit.min(self.known_free);
         let found = fresh + self.handles.spare_pages();
         if need <= found || need <= found + self.recyclable_pages(supply) {
             return Ok(());
@@ -219,14 +220,9 @@ impl<D: Device> Heap<D> {
             return 1;
         }
         let varied = self.lately.is_varied(self.params.varied);
-        let (share, least) = if varied {
-            (self.params.fine_share, 1)
-        } else {
-            (self.params.handle_share, self.params.handle_floor / PAGE)
-        };
+        let share = if varied { self.params.fine_share } else { self.params.handle_share };
         let request = u64::from(supply.units().div_ceil(PAGE_UNITS));
         let cap = (self.held_pages / share.max(1))
-            .max(least)
             .max(request / self.params.request_share.max(1))
             .min(self.params.handle_cap / PAGE)
             .max(1);
@@ -248,6 +244,7 @@ impl<D: Device> Heap<D> {
         }
         let handle = self.device.create(bytes).map_err(Self::driver)?;
         self.held_pages += u64::from(pages);
+        self.known_free = self.known_free.saturating_sub(u64::from(pages));
         self.lately.create(pages, self.held_pages);
         self.stats.num_device_alloc += 1;
         self.stats.on_reserve(small, bytes as i64);

@@ -59,6 +59,9 @@ pub struct Heap<D> {
     peak_units: u64,
     /// Pages of physical memory held.
     held_pages: u64,
+    /// Pages that were free on the device when it was asked last, less those created since. Half of them are relied on:
+    /// others may have taken some.
+    known_free: u64,
     /// Whether the last misses found memory to recycle.
     lately: Lately,
     /// Captures that are under way.
@@ -108,6 +111,7 @@ impl<D: Device> Heap<D> {
             live_units: 0,
             peak_units: 0,
             held_pages: 0,
+            known_free: 0,
             lately: Lately::default(),
             captures: 0,
             changes: None,
