@@ -59,13 +59,23 @@ class EmulatedDevice(unittest.TestCase):
             return json.loads(reports[0].read_text())
 
     def test_there_are_as_many_cards_as_the_rehearsal_says(self):
-        self.run_program("""
+        report = self.run_program("""
 count = c.c_int()
 ok("cudaGetDeviceCount", c.byref(count))
 assert count.value == 3, count
 assert call("cudaSetDevice", 2) == 0
 assert call("cudaSetDevice", 3) == 101, "cudaErrorInvalidDevice"
+assert call("cudaSetDevice", 4) == 101
+assert call("cudaSetDevice", 3) == 101
+assert call("cudaSetDevice", -1) == 101
 """, devices=3)
+        asked = [note for note in report["notes"] if "asked for device" in note]
+        self.assertEqual(asked, ["the program asked for device 3, and there are 3: give it more with --gpus 4",
+                                 "the program asked for device 4, and there are 3: give it more with --gpus 5"])
+
+    def test_a_device_that_is_there_is_no_remark(self):
+        report = self.run_program('assert call("cudaSetDevice", 0) == 0')
+        self.assertEqual(report["notes"], [])
 
     def test_memory_is_taken_in_pages_and_given_back(self):
         report = self.run_program("""

@@ -126,11 +126,18 @@ pub(crate) fn doubt(
     uncertain.extend(own_runtimes(&outcome.reports));
     uncertain.extend(unanswered(&outcome.unknown_calls()));
     if outcome.processes.is_empty() && !outcome.ended.interrupted() {
-        notes.push(
+        let failed = outcome.ended.status != 0 && outcome.reports.is_empty();
+        notes.push(if failed {
+            format!(
+                "no process reported PyTorch's counters: the program ended with status {} before it used CUDA, or without \
+                 clean-up; its own message says more",
+                outcome.ended.status
+            )
+        } else {
             "no process reported PyTorch's counters: the program did not use CUDA, ended without \
              clean-up, or its Python ignores PYTHONPATH (-I, -E)"
-                .to_owned(),
-        );
+                .to_owned()
+        });
     }
     if outcome.ended.status == 0
         && let Some(oom) = outcome.oom

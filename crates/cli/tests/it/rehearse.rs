@@ -122,6 +122,16 @@ fn a_program_that_runs_out_of_memory_does_not_fit() {
 }
 
 #[test]
+fn a_script_that_is_not_there_is_not_said_to_be_without_cuda() {
+    let room = stage("rehearse-no-script", SCRIPT);
+    let output = rehearse(&room, &["--json"], &["nofile.py"]);
+    assert_eq!(output.status.code(), Some(2));
+    let notes = json(&output)["notes"].to_string();
+    assert!(notes.contains("ended with status 2 before it used CUDA"), "{notes}");
+    assert!(!notes.contains("did not use CUDA"), "{notes}");
+}
+
+#[test]
 fn a_program_that_fails_passes_its_status_on_and_what_it_took_is_told() {
     let room = stage("rehearse-crash", &(SCRIPT.to_owned() + "sys.exit(7)\n"));
     let output = rehearse(&room, &["--json"], &["train.py", "10"]);

@@ -73,10 +73,7 @@ pub(super) fn same_library() -> bool {
 
 /// A remark for the report, once.
 pub(super) fn note(text: String) {
-    let mut machine = machine::lock();
-    if !machine.notes.contains(&text) {
-        machine.notes.push(text);
-    }
+    machine::lock().note(text);
 }
 
 /// A convolution's first plan was decided on.

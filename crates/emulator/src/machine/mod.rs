@@ -130,6 +130,13 @@ pub(crate) fn if_used() -> Option<MutexGuard<'static, Machine>> {
 }
 
 impl Machine {
+    /// Adds a remark to the report, once.
+    pub(crate) fn note(&mut self, text: String) {
+        if !self.notes.contains(&text) {
+            self.notes.push(text);
+        }
+    }
+
     fn new() -> Self {
         let mut notes = Vec::new();
         let config = match config::folder().map(|f| Config::read(&f)) {

@@ -27,10 +27,25 @@ pub(crate) fn known(machine: &machine::Machine, device: c_int) -> Option<usize> 
     usize::try_from(device).ok().filter(|d| *d < machine.devices.len())
 }
 
+/// A program for several cards, on too few: how to give it more.
+fn note_missing(machine: &mut machine::Machine, device: c_int) {
+    let count = machine.devices.len();
+    let there = if count == 1 { "is 1".to_owned() } else { format!("are {count}") };
+    if device >= 0 && count > 0 {
+        machine.note(format!(
+            "the program asked for device {device}, and there {there}: give it more with --gpus {}",
+            i64::from(device) + 1
+        ));
+    }
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn cudaSetDevice(device: c_int) -> i32 {
     let mut machine = machine::lock();
-    let Some(index) = known(&machine, device) else { return set_error(Error::InvalidDevice) };
+    let Some(index) = known(&machine, device) else {
+        note_missing(&mut machine, device);
+        return set_error(Error::InvalidDevice);
+    };
     machine::set_current_device(index);
     machine.reach(index, Step::Init);
     0
