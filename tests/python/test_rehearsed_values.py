@@ -288,6 +288,27 @@ dist.recv(part, 0)
 print("sent", part.tolist())
 """
 
+# As evaluation and checkpoints exchange results and plans.
+OBJECTS = """
+import torch, torch.distributed as dist
+
+dist.init_process_group("nccl")
+own, ranks = dist.get_rank(), dist.get_world_size()
+everywhere = [None] * ranks
+dist.all_gather_object(everywhere, {"rank": own})
+print("everywhere", everywhere)
+for there in (0, 1):
+    gathered = [None] * ranks if own == there else None
+    dist.gather_object({"rank": own}, gathered, dst=there)
+    print("gathered at", there, gathered)
+    sent = ["mine", 2] if own == there else [None, None]
+    dist.broadcast_object_list(sent, src=there)
+    print("broadcast by", there, sent)
+    part = [None]
+    dist.scatter_object_list(part, list("abcd") if own == there else None, src=there)
+    print("scattered by", there, part)
+"""
+
 
 @unittest.skipIf(emulated.why_not(), emulated.why_not() or "")
 class RehearsedValues(Rehearsed):
@@ -378,6 +399,18 @@ class RehearsedValues(Rehearsed):
         for line in ("receive [20, 20, 20, 20]", "part [2, 3]", "sent [0, 0]"):
             self.assertIn(line, said)
         self.assertEqual((report["values"]["assumed"], report["values"]["unknown"]), (2, 1))
+
+    def test_objects_of_other_ranks_are_this_one_s_own(self):
+        report, said = self.rehearse("--world-size", "4", "--rank", "1", program=OBJECTS)
+        for line in (f"everywhere {[{'rank': 1}] * 4}", "gathered at 0 None", f"gathered at 1 {[{'rank': 1}] * 4}",
+                     "broadcast by 0 [None, None]", "broadcast by 1 ['mine', 2]",
+                     "scattered by 0 [None]", "scattered by 1 ['b']"):
+            self.assertIn(line, said)
+        told = [note for note in report["notes"] if "exchange objects" in note]
+        self.assertEqual([note.split(": ")[1] for note in told],
+                         ["all_gather_object gave this rank's own object for each",
+                          "broadcast_object_list left the list as it was", "scatter_object_list left the list as it was",
+                          "gather_object gave this rank's own object for each"])
 
     def test_a_gradient_scaler_skips_as_many_steps_as_are_assumed(self):
         for options, states in (((), [2, 2, 2, 2]), (("--assume", "infinite=2"), [0, 0, 2, 2])):

@@ -7,6 +7,7 @@ rehearsal was asked for, or that a launcher such as torchrun started. A group of
 
 import os
 
+import vramwise_objects
 from vramwise_emulator import entry
 
 
@@ -53,6 +54,7 @@ def install(distributed, config):
     all_gather_into_tensor.__doc__ = gather.__doc__
     distributed.all_gather_into_tensor = all_gather_into_tensor
 
+    vramwise_objects.install(distributed, lambda: _is_fake(distributed))
     init_process_group.__doc__, fake_group.__doc__ = init.__doc__, new_group.__doc__
     distributed.init_process_group, distributed.new_group = init_process_group, fake_group
 

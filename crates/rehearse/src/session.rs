@@ -27,6 +27,7 @@ const PYTHON: &[(&str, &str)] = &[
     ("vramwise_emulator.py", include_str!("../python/vramwise_emulator.py")),
     ("vramwise_finite.py", include_str!("../python/vramwise_finite.py")),
     ("vramwise_tensors.py", include_str!("../python/vramwise_tensors.py")),
+    ("vramwise_objects.py", include_str!("../python/vramwise_objects.py")),
     ("vramwise_ranks.py", include_str!("../python/vramwise_ranks.py")),
     ("vramwise_strategies.py", include_str!("../python/vramwise_strategies.py")),
 ];

@@ -20,7 +20,7 @@ const LIBRARIES: [&str; 10] = [
 ];
 
 /// Our own files inside a rehearsed program.
-const BOOTSTRAP: [&str; 13] = [
+const BOOTSTRAP: [&str; 14] = [
     "/python/vramwise_assumptions.py",
     "/python/vramwise_compile.py",
     "/python/vramwise_copies.py",
@@ -28,6 +28,7 @@ const BOOTSTRAP: [&str; 13] = [
     "/python/vramwise_emulator.py",
     "/python/vramwise_finite.py",
     "/python/vramwise_layer.py",
+    "/python/vramwise_objects.py",
     "/python/vramwise_operations.py",
     "/python/vramwise_ranks.py",
     "/python/vramwise_record.py",
