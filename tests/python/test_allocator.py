@@ -363,6 +363,58 @@ assert vramwise.install_allocator().installed
             self.assertEqual(wrong.stdout, "native\n")
             self.assertIn("VRAMWISE_ALLOCATOR: ", wrong.stderr)
 
+    def test_a_limit_that_is_set_replaces_the_environment_s_share_of_the_card(self):
+        done = self.run_program("""
+            import torch, vramwise
+            vramwise.install_allocator("limit:1GiB", required=True)
+            print(vramwise.allocator_status().settings[-1].split(",")[0])
+            torch.empty(1 << 20, device="cuda")
+            print(vramwise.allocator_status().settings[-1].split(",")[0])
+            try:
+                torch.empty(2 << 30, dtype=torch.uint8, device="cuda")
+            except torch.OutOfMemoryError:
+                print("out of memory")
+            vramwise.set_settings("cuda", "per_process_memory_fraction:0.5,limit:none")
+            torch.empty(2 << 30, dtype=torch.uint8, device="cuda")
+        """, PYTORCH_CUDA_ALLOC_CONF="per_process_memory_fraction:0.5")
+        self.assertEqual(done.stdout, "limit:1073741824\nlimit:1073741824\nout of memory\n")
+
+    def test_what_holds_for_one_device_stands_above_what_holds_for_all(self):
+        done = self.run_program("""
+            import torch, vramwise
+            status = vramwise.install_allocator({"cuda:0": "slack:5%", "cuda": "slack:2%"}, required=True)
+            torch.empty(1, device="cuda")
+            settings = vramwise.allocator_status().settings
+            print(["slack:0.05" in settings[0], "slack:0.02" in settings[-1]])
+        """)
+        self.assertEqual(done.stdout, "[True, True]\n")
+
+    def test_settings_that_were_refused_are_the_reason_and_print_as_they_are_read(self):
+        done = self.run_program("""
+            import torch, vramwise
+            try:
+                vramwise.install_allocator("foo:1")
+            except vramwise.errors.SettingsError:
+                print(vramwise.allocator_status().reason)
+            vramwise.install_allocator(required=True)
+            torch.empty(1, device="cuda")
+            torch.cuda.set_per_process_memory_fraction(0.0)
+            text = vramwise.allocator_status().settings[-1]
+            vramwise.install_allocator({0: "slack:1%"})
+            text = vramwise.allocator_status().settings[0]
+            vramwise.set_settings(0, text)
+            print(text.split(",")[0])
+        """)
+        refused, printed = done.stdout.splitlines()
+        self.assertIn("`foo` at position 0 is no setting", refused)
+        self.assertEqual(printed, "per_process_memory_fraction:0")
+
+    def test_keys_that_pytorch_would_refuse_are_told(self):
+        done = self.run_program(INSTALL, PYTORCH_CUDA_ALLOC_CONF="limit:1GiB,max_split_size_mb:64")
+        self.assertIn("PYTORCH_CUDA_ALLOC_CONF: PyTorch refuses limit when it reads this variable", done.stderr)
+        done = self.run_program(INSTALL, PYTORCH_CUDA_ALLOC_CONF="per_process_memory_fraction:0.5")
+        self.assertEqual(done.stderr, "")
+
     def test_a_report_at_the_end_says_what_was_held(self):
         program = INSTALL + "x = torch.empty(3 << 20, dtype=torch.uint8, device='cuda')"
         done = self.run_program(program, VRAMWISE_ALLOCATOR_REPORT="1")

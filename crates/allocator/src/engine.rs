@@ -159,7 +159,7 @@ const CHECK_ONLY: i32 = -2;
 /// Changes settings of a device, or of all (-1), now or when its heap is made. What has no meaning here, for the user.
 pub(crate) fn set_settings(device: i32, text: &str) -> Result<String, String> {
     if device == CHECK_ONLY {
-        return Ok(remark(&settings::parse(text, Params::default())?));
+        return Ok(remark(&settings::parse(text, Params::default(), None)?));
     }
     let mut wanted = lock(&WANTED);
     let index = match usize::try_from(device) {
@@ -168,23 +168,24 @@ pub(crate) fn set_settings(device: i32, text: &str) -> Result<String, String> {
         _ => return Err(format!("there is no device {device}")),
     };
     let base = wanted[index].as_ref().or(wanted[DEVICES].as_ref());
-    let before = base.map_or_else(Params::default, |w| w.params);
-    let change = settings::parse(text, before)?;
+    let (before, share) = base.map_or_else(Default::default, |w| (w.params, w.fraction));
+    let change = settings::parse(text, before, share)?;
     for (at, slot) in HEAPS.iter().enumerate().filter(|(at, _)| index == DEVICES || *at == index) {
         if let Some(heap) = slot.get() {
             let mut heap = lock(heap);
-            let mut params = settings::parse(text, *heap.params())?.params;
+            let settings::Change { mut params, fraction, .. } =
+                settings::parse(text, *heap.params(), None)?;
             let total = heap.device().total();
-            apply_fraction(&mut params, change.fraction, total);
+            apply_fraction(&mut params, fraction, total);
             heap.set_params(params);
         } else if index == DEVICES && wanted[at].is_some() {
-            let now = wanted[at].as_ref().map_or_else(Params::default, |w| w.params);
-            let params = settings::parse(text, now)?.params;
-            wanted[at] = Some(Wanted { params, fraction: change.fraction });
+            let (now, share) =
+                wanted[at].as_ref().map_or_else(Default::default, |w| (w.params, w.fraction));
+            let settings::Change { params, fraction, .. } = settings::parse(text, now, share)?;
+            wanted[at] = Some(Wanted { params, fraction });
         }
     }
-    let fraction = change.fraction.or_else(|| wanted[index].as_ref().and_then(|w| w.fraction));
-    wanted[index] = Some(Wanted { params: change.params, fraction });
+    wanted[index] = Some(Wanted { params: change.params, fraction: change.fraction });
     Ok(remark(&change))
 }
 
@@ -199,12 +200,13 @@ fn remark(change: &settings::Change) -> String {
 /// The settings in force, or those that a heap will be made with.
 pub(crate) fn settings(device: i32) -> String {
     if let Some(heap) = existing(device) {
-        return settings::print(lock(heap).params());
+        return settings::print(lock(heap).params(), None);
     }
     let wanted = lock(&WANTED);
     let own = usize::try_from(device).ok().and_then(|d| wanted.get(d)).and_then(Option::as_ref);
-    let params = own.or(wanted[DEVICES].as_ref()).map_or_else(Params::default, |w| w.params);
-    settings::print(&params)
+    let (params, share) =
+        own.or(wanted[DEVICES].as_ref()).map_or_else(Default::default, |w| (w.params, w.fraction));
+    settings::print(&params, share)
 }
 
 /// Tells changes to the front from now on; `None` = no more.

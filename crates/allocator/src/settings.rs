@@ -56,9 +56,10 @@ const HOST: &[&str] = &[
     "pinned_max_power2_size_mb",
 ];
 
-/// Reads a text over the parameters in force; the error says what is wrong and where (position in characters).
-pub(crate) fn parse(text: &str, now: Params) -> Result<Change, String> {
-    let mut change = Change { params: now, ..Change::default() };
+/// Reads a text over the parameters in force, of which a limit may be a share of a card that is not known yet; the
+/// error says what is wrong and where (position in characters).
+pub(crate) fn parse(text: &str, now: Params, fraction: Option<f64>) -> Result<Change, String> {
+    let mut change = Change { params: now, fraction, ..Change::default() };
     let mut at = 0;
     for part in split(text) {
         read_option(part, at, &mut change)?;
@@ -92,10 +93,16 @@ fn read_option(part: &str, at: usize, change: &mut Change) -> Result<(), String>
     let bad = |what: &str| format!("{key} {place} takes {what}, not `{value}`");
     let size = || parse_size(value).map_err(|_| bad("a size such as 64MiB"));
     match key {
-        "limit" if value == "none" => change.params.limit = None,
+        // The two are one choice: the last of them holds.
         "limit" => {
-            let limit = Some(size()?).filter(|bytes| *bytes > 0);
-            change.params.limit = Some(limit.ok_or_else(|| bad("a size above 0, or none"))?);
+            change.params.limit = match value {
+                "none" => None,
+                _ => Some(size()?).filter(|bytes| *bytes > 0),
+            };
+            if change.params.limit.is_none() && value != "none" {
+                return Err(bad("a size above 0, or none"));
+            }
+            change.fraction = None;
         }
         "per_process_memory_fraction" => {
             change.fraction = Some(fraction(value).ok_or_else(|| bad("a number from 0 to 1"))?);
@@ -147,12 +154,17 @@ fn fraction(text: &str) -> Option<f64> {
 }
 
 /// The text that [`parse`] takes for parameters.
-pub(crate) fn print(params: &Params) -> String {
-    let limit = params.limit.map_or("none".to_owned(), |bytes| bytes.to_string());
+pub(crate) fn print(params: &Params, fraction: Option<f64>) -> String {
+    let limit = match (fraction, params.limit) {
+        (Some(fraction), _) => format!("per_process_memory_fraction:{fraction}"),
+        (None, None) => "limit:none".to_owned(),
+        (None, Some(0)) => "per_process_memory_fraction:0".to_owned(),
+        (None, Some(bytes)) => format!("limit:{bytes}"),
+    };
     let Params { slack, handle_cap, handle_share, request_share, .. } = params;
     let Params { fine_share, varied, small_below, .. } = params;
     format!(
-        "limit:{limit},slack:{slack},handle_cap:{handle_cap},handle_share:{handle_share},\
+        "{limit},slack:{slack},handle_cap:{handle_cap},handle_share:{handle_share},\
          request_share:{request_share},fine_share:{fine_share},varied:{varied},small_below:{small_below}"
     )
 }
@@ -162,7 +174,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Change, String> {
-        parse(text, Params::default())
+        parse(text, Params::default(), None)
     }
 
     #[test]
@@ -170,8 +182,26 @@ mod tests {
         let params =
             Params { limit: Some(3 << 30), slack: 0.02, handle_cap: 4 << 20, ..Params::default() };
         let params = Params { request_share: 64, varied: 0.25, ..params };
-        assert_eq!(read(&print(&params)).map(|c| c.params), Ok(params));
-        assert_eq!(read(&print(&Params::default())).map(|c| c.params), Ok(Params::default()));
+        assert_eq!(read(&print(&params, None)).map(|c| c.params), Ok(params));
+        assert_eq!(read(&print(&Params::default(), None)).map(|c| c.params), Ok(Params::default()));
+        let half = read(&print(&params, Some(0.5))).unwrap();
+        assert_eq!(half.fraction, Some(0.5));
+        // A limit of nothing, which PyTorch's function allows.
+        let nothing = read(&print(&Params { limit: Some(0), ..params }, None)).unwrap();
+        assert_eq!(nothing.fraction, Some(0.0));
+    }
+
+    #[test]
+    fn of_a_limit_and_a_share_of_the_card_the_last_one_holds() {
+        let both = |text: &str| read(text).map(|c| (c.params.limit, c.fraction));
+        let (limit, share) = ("limit:1GiB", "per_process_memory_fraction:0.5");
+        assert_eq!(both(&format!("{share},{limit}")), Ok((Some(1 << 30), None)));
+        assert_eq!(both(&format!("{share},limit:none")), Ok((None, None)));
+        assert_eq!(both(&format!("{limit},{share}")).map(|b| b.1), Ok(Some(0.5)));
+        // One from before, as the environment's.
+        let later = parse(limit, Params::default(), Some(0.5)).unwrap();
+        assert_eq!((later.params.limit, later.fraction), (Some(1 << 30), None));
+        assert_eq!(parse("slack:2%", Params::default(), Some(0.5)).unwrap().fraction, Some(0.5));
     }
 
     #[test]

@@ -12,11 +12,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
-from ..errors import NotAvailableError, VramwiseError
+from ..errors import NotAvailableError, SettingsError, VramwiseError
 from . import _report, _shim
 from ._engine import ALL_DEVICES, DriverCalls, Engine
 
 _MOST_DEVICES = 128  # that PyTorch can number
+
+# Settings that PyTorch knows nothing of.
+OWN_KEYS = (
+    "limit",
+    "slack",
+    "handle_cap",
+    "handle_share",
+    "request_share",
+    "fine_share",
+    "varied",
+    "small_below",
+)
 
 Settings = str | Mapping[int | str, str]
 
@@ -80,6 +92,9 @@ def install_allocator(settings: Settings | None = None, *, required: bool = Fals
                 if required:
                     raise NotAvailableError(f"vramwise's allocator: {error}", missing=error.missing) from error
                 _say(f"PyTorch's own allocator is used, as {error}")
+            except SettingsError as error:
+                _status = AllocatorStatus(reason=str(error), torch=_torch_version())
+                raise
         elif settings is not None:
             _apply(_require_engine(), settings)
         return allocator_status()
@@ -160,10 +175,14 @@ def _from_environment(engine: Engine) -> None:
         if text is None:
             continue
         try:
-            remark = engine.set_settings(ALL_DEVICES, text)
+            remarks = [engine.set_settings(ALL_DEVICES, text)]
         except VramwiseError as error:
-            remark = str(error)
-        if remark:
+            remarks = [str(error)]
+        keys = [option.partition(":")[0].strip() for option in text.split(",")]
+        own = ", ".join(key for key in keys if key in OWN_KEYS)
+        if own:
+            remarks.append(f"PyTorch refuses {own} when it reads this variable: say it in VRAMWISE_ALLOCATOR instead")
+        for remark in filter(None, remarks):
             _say(f"{name}: {remark}")
         return
 
@@ -172,7 +191,8 @@ def _apply(engine: Engine, settings: Settings) -> None:
     if not isinstance(settings, (str, Mapping)):
         raise TypeError(f"settings are text, or texts by device, not {settings!r}")
     given = {ALL_DEVICES: settings} if isinstance(settings, str) else settings
-    numbered = [(_device_number(device), text) for device, text in given.items()]
+    # Those for all devices first, whatever their place: what is said of one device is more particular.
+    numbered = sorted(((_device_number(device), text) for device, text in given.items()), key=lambda each: each[0])
     # All of them or none.
     for _, text in numbered:
         engine.check_settings(text)

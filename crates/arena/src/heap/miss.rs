@@ -10,11 +10,17 @@ impl<D: Device> Heap<D> {
     /// Serves a request that no free run of its region is large enough for.
     #[cold]
     pub(super) fn miss(&mut self, region: u16, units: u32) -> Result<u32, AllocError> {
-        if u64::from(units) * UNIT > self.limit() {
-            return Err(AllocError::OutOfMemory);
-        }
         self.device.enter();
-        let found = self.find_memory(region, units);
+        let found = if u64::from(units) * UNIT > self.limit() {
+            // Nothing helps; but as after any failure the program finds what was free given back, and may go on with less.
+            self.stats.num_alloc_retries += 1;
+            self.reap();
+            self.finish_waits();
+            self.release_free(None);
+            Err(AllocError::OutOfMemory)
+        } else {
+            self.find_memory(region, units)
+        };
         self.device.leave();
         found
     }

@@ -67,12 +67,20 @@ impl<D: Device> Heap<D> {
         further == NONE || self.blocks[further].kind != Kind::Hole
     }
 
-    /// Reserves more addresses for a region: as much as the card has, or an eighth of it for small blocks; more if
-    /// the request needs it, less if the process has no more.
+    /// Reserves more addresses for a region: as much as the card has, or an eighth of it for small blocks, or for a private
+    /// pool, of which there may be thousands, a GiB and then as much again as it has; more if the request needs it, less
+    /// if the process has no more.
     pub(super) fn add_extent(&mut self, region: u16, units: u32) -> Result<(), AllocError> {
         let need = (u64::from(units) * UNIT).next_multiple_of(PAGE).next_multiple_of(EXTENT_ALIGN);
         let total = self.device.total();
-        let usual = if self.regions[region as usize].small { total / 8 } else { total };
+        let of = &self.regions[region as usize];
+        let had =
+            of.extents.iter().map(|e| u64::from(self.extents[*e as usize].units) * UNIT).sum();
+        let usual = match (of.small, of.pool) {
+            (true, _) => total / 8,
+            (false, 0) => total,
+            (false, _) => total.min(had),
+        };
         let mut bytes = usual.max(EXTENT_ALIGN).next_power_of_two().min(1 << 40).max(need);
         let index = u16::try_from(self.extents.len()).ok().filter(|i| *i < u16::MAX - 1);
         let index = index.ok_or(AllocError::OutOfAddresses)?;
