@@ -412,6 +412,11 @@ assert vramwise.install_allocator().installed
     def test_keys_that_pytorch_would_refuse_are_told(self):
         done = self.run_program(INSTALL, PYTORCH_CUDA_ALLOC_CONF="limit:1GiB,max_split_size_mb:64")
         self.assertIn("PYTORCH_CUDA_ALLOC_CONF: PyTorch refuses limit when it reads this variable", done.stderr)
+        done = self.run_program(INSTALL + """
+from vramwise.allocator import _install
+print({key.partition(":")[0] for key in vramwise.allocator_status().settings[-1].split(",")} ^ set(_install._OWN_KEYS))
+""")
+        self.assertEqual(done.stdout, "set()\n", "the keys that the engine has")
         done = self.run_program(INSTALL, PYTORCH_CUDA_ALLOC_CONF="per_process_memory_fraction:0.5")
         self.assertEqual(done.stderr, "")
 

@@ -116,7 +116,7 @@ class Package(unittest.TestCase):
                 _install._apply(engine, settings)
         with mock.patch.object(_install, "_devices", set()):
             _install._apply(engine, {"cuda:1": "slack:1%", "cuda": "slack:2%"})
-        # What holds for all comes first, so that it does not undo what is said of one.
+            # What holds for all comes first, so that it does not undo what is said of one.
             self.assertEqual(engine.taken, [(-1, "slack:2%"), (1, "slack:1%")])
 
     def test_of_pytorchs_variables_the_first_that_is_set_counts(self):

@@ -95,14 +95,11 @@ fn read_option(part: &str, at: usize, change: &mut Change) -> Result<(), String>
     match key {
         // The two are one choice: the last of them holds.
         "limit" => {
-            change.params.limit = match value {
-                "none" => None,
-                _ => Some(size()?).filter(|bytes| *bytes > 0),
-            };
-            if change.params.limit.is_none() && value != "none" {
+            let limit = if value == "none" { None } else { Some(size()?) };
+            if limit == Some(0) {
                 return Err(bad("a size above 0, or none"));
             }
-            change.fraction = None;
+            (change.params.limit, change.fraction) = (limit, None);
         }
         "per_process_memory_fraction" => {
             change.fraction = Some(fraction(value).ok_or_else(|| bad("a number from 0 to 1"))?);

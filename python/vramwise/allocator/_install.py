@@ -19,7 +19,7 @@ from ._engine import ALL_DEVICES, DriverCalls, Engine
 _MOST_DEVICES = 128  # that PyTorch can number
 
 # Settings that PyTorch knows nothing of.
-OWN_KEYS = (
+_OWN_KEYS = (
     "limit",
     "slack",
     "handle_cap",
@@ -179,7 +179,7 @@ def _from_environment(engine: Engine) -> None:
         except VramwiseError as error:
             remarks = [str(error)]
         keys = [option.partition(":")[0].strip() for option in text.split(",")]
-        own = ", ".join(key for key in keys if key in OWN_KEYS)
+        own = ", ".join(key for key in keys if key in _OWN_KEYS)
         if own:
             remarks.append(f"PyTorch refuses {own} when it reads this variable: say it in VRAMWISE_ALLOCATOR instead")
         for remark in filter(None, remarks):
