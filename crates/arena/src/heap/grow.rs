@@ -90,15 +90,14 @@ impl<D: Device> Heap<D> {
         let downwards = pages.end == last && pages.start > first;
         let (mut low, mut high) =
             if downwards { (pages.end, pages.end) } else { (pages.start, pages.start) };
-        let shared = supply.shared_end().filter(|page| pages.end == page + 1);
+        let shared = supply.shared_end().is_some_and(|page| page + 1 == pages.end);
         let mut outcome = Ok(());
         while high - low < pages.len() as u32 {
             let missing = pages.len() as u32 - (high - low);
             // The page that the next block shares gets a handle of its own: what lies below is free with this block.
-            let missing = match shared {
-                Some(_) if missing <= 2 => missing,
-                Some(_) if !downwards => missing - 1,
-                Some(_) if low == high => 1,
+            let missing = match (shared && missing > 2, downwards) {
+                (true, false) => missing - 1,
+                (true, true) if low == high => 1,
                 _ => missing,
             };
             let room = if downwards { low - first } else { last - high };
