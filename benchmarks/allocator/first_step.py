@@ -1,15 +1,16 @@
 """First steps of real training, in many processes: what they cost under PyTorch's allocator and under vramwise's.
 
-    python benchmarks/allocator/first_step.py [--rounds 20] [--seconds 200] [--only REGEX] [--arms ARM[=SETTINGS] ...] [--json]
+    python benchmarks/allocator/first_step.py [--rounds 20] [--seconds 200] [--only REGEX] [--arms ARM ...] [--json]
 
-Arms are those of `training.py`, the first is what the others are held against, and `native=` is the default once more, which
-shows the spread. A first step happens once in a process and is spent on loading kernels' code for the most part, which
-takes longer or shorter each time; so there must be many processes, and they must be alike. A parent imports PyTorch
-and the models' libraries without touching the GPU; each first step happens in a child forked from it, one at a time, the
-arms in a new order every round. Said of each arm: the median and the quarter points of its first steps, the median of
-its ratios to the first arm of the same round with the interval that holds the true median with a confidence of 95 %
-(order statistics, binomial), what the calls to the driver took of it, and the calls to the device that PyTorch's own
-counters know. Needs torchvision and transformers for the models, a GPU, and a system that can fork.
+Models are those of `models.py`, arms those of `training.py`; the first arm is what the others are held against, and
+`native=` is the default once more, which shows the spread. A first step happens once in a process and is spent on loading
+kernels' code for the most part, which takes longer or shorter each time; so there must be many processes, and they must
+be alike. A parent imports PyTorch and the models' libraries without touching the GPU; each first step happens in a child
+forked from it, one at a time, the arms in a new order every round. Said of each arm: the median and the quarter points of
+its first steps, the median of its ratios to the first arm of the same round with the interval that holds the true median
+with a confidence of 95 % (order statistics, binomial), what the calls to the driver took of it, and the calls to the
+device that PyTorch's own counters know. Needs torchvision and transformers for the models, a GPU, and a system that can
+fork.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import sys
 import time
 import traceback
 
-import training
+from models import MODELS
 
 
 def first_step(name: str, arm: str) -> dict:
@@ -40,7 +41,9 @@ def first_step(name: str, arm: str) -> dict:
     if kind == "expandable":
         settings = "expandable_segments:True"
     if kind != "vramwise" and settings:
-        torch.cuda.memory._set_allocator_settings(settings)
+        # PyTorch 2.10 has a new name for it.
+        before = torch.cuda.memory._set_allocator_settings
+        getattr(torch._C, "_accelerator_setAllocatorSettings", before)(settings)
     torch.manual_seed(0)
     torch.use_deterministic_algorithms(True, warn_only=True)
     for backend in ("flash", "mem_efficient", "cudnn"):
@@ -68,7 +71,7 @@ def first_step(name: str, arm: str) -> dict:
         row["second_ms"] = (time.perf_counter() - start) * 1e3
         row["second_driver_ms"] = sum(ms for _, ms in driver_calls().values()) - sum(ms for _, ms in after.values())
 
-    training.MODELS[name](torch, step)
+    MODELS[name](torch, step)
     row["reserved"] = torch.cuda.memory_stats()["reserved_bytes.all.peak"]
     return row
 
@@ -155,7 +158,7 @@ def main() -> int:
     import transformers.models.gpt2.modeling_gpt2  # noqa: F401
 
     report, order = {}, random.Random(0)
-    for name in filter(re.compile(args.only).search, training.MODELS):
+    for name in filter(re.compile(args.only).search, MODELS):
         rows: dict[str, list[dict]] = {arm: [] for arm in args.arms}
         # Not measured: it fills the caches of files.
         if in_child(name, args.arms[0]) is None:

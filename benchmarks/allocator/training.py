@@ -26,93 +26,11 @@ import subprocess
 import sys
 import time
 
+from models import MODELS
+
 # Steps before the measured ones.
 WARM = 5
 ARMS = ("native", "expandable", "vramwise")
-
-
-def resnet50(torch, step, batch=64):
-    import torchvision
-
-    model = torchvision.models.resnet50().cuda().to(memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-
-    def run():
-        x = torch.randn(batch, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
-        with torch.autocast("cuda", dtype=torch.bfloat16):
-            loss = torch.nn.functional.cross_entropy(model(x), torch.randint(0, 1000, (batch,), device="cuda"))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    step(run)
-
-
-def resnet50_256(torch, step):
-    resnet50(torch, step, batch=256)
-
-
-def gpt2(torch, step, checkpoint=False, **size):
-    import transformers
-
-    size = {"n_layer": 12, "n_embd": 768, "n_head": 12, **size}
-    config = transformers.GPT2Config(**size, use_cache=False)
-    model = transformers.GPT2LMHeadModel(config).cuda()
-    if checkpoint:
-        model.gradient_checkpointing_enable()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    lengths = [256, 1024, 512, 768, 384, 896, 640]
-    turn = iter(range(10**9))
-
-    def run():
-        length = lengths[next(turn) % len(lengths)]
-        ids = torch.randint(0, config.vocab_size, (8, length), device="cuda")
-        with torch.autocast("cuda", dtype=torch.bfloat16):
-            loss = model(input_ids=ids, labels=ids).loss
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    step(run)
-
-
-def gpt2_checkpointed(torch, step):
-    gpt2(torch, step, checkpoint=True)
-
-
-def gpt2_medium(torch, step):
-    gpt2(torch, step, n_layer=24, n_embd=1024, n_head=16)
-
-
-def lstm(torch, step):
-    model = torch.nn.LSTM(512, 1024, 2, batch_first=True).cuda()
-    head = torch.nn.Linear(1024, 1000).cuda()
-    optimizer = torch.optim.Adam([*model.parameters(), *head.parameters()])
-    turn = iter(range(10**9))
-
-    def run():
-        length = 50 + (next(turn) * 37) % 400
-        x = torch.randn(64, length, 512, device="cuda")
-        out, _ = model(x)
-        loss = head(out).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    step(run)
-
-
-MODELS = {
-    "resnet50": resnet50,
-    "resnet50_256": resnet50_256,
-    "gpt2": gpt2,
-    "gpt2_checkpointed": gpt2_checkpointed,
-    "gpt2_medium": gpt2_medium,
-    "lstm": lstm,
-}
 
 
 def driver_time() -> float:

@@ -48,6 +48,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Status, Failure> {
     let Some((program, rest)) = args.command.split_first() else {
         return Err(Failure::new("there is no program to run"));
     };
+    if context.global.json || context.global.output.is_some() {
+        return Err(Failure::new("`run` becomes the program and writes no report of its own")
+            .hint("with --report each process says on standard error what it held; 2> FILE keeps that"));
+    }
     let settings = settings(args)?;
     let mut command = Command::new(program);
     command.args(rest);

@@ -64,6 +64,16 @@ fn the_status_is_that_of_the_program() {
 }
 
 #[test]
+fn a_report_that_would_never_be_written_is_refused() {
+    let room = Room::new("run-report");
+    for asked in [&["--json"][..], &["-o", "held.txt"]] {
+        let output = command(&room, &[asked, &["--", "true"]].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("no report of its own"));
+    }
+}
+
+#[test]
 fn a_program_that_is_not_there_is_told_by_name() {
     let room = Room::new("run-none");
     let output = command(&room, &["--", "no-such-program"]).output().unwrap();
