@@ -10,6 +10,7 @@
 //! | `request_share` | number | a handle may have the request's bytes / this all the same |
 //! | `fine_share` | number | a handle is at most memory held / this while sizes change |
 //! | `varied` | share or per cent | of memory that was recycled lately, above which sizes count as changing |
+//! | `aligned` | share or per cent | of memory that was recycled lately, above which requests of whole pages begin at a page |
 //! | `small_below` | size | requests below it have a region of their own |
 
 use vramwise_arena::Params;
@@ -114,9 +115,10 @@ fn read_option(part: &str, at: usize, change: &mut Change) -> Result<(), String>
             change.params.handle_cap =
                 fits.then_some(cap).ok_or_else(|| bad("a power of two from 2MiB on"))?;
         }
-        "varied" => {
-            let varied = fraction(value);
-            change.params.varied = varied.ok_or_else(|| bad("a share such as 0.1 or 10%"))?;
+        "varied" | "aligned" => {
+            let share = fraction(value).ok_or_else(|| bad("a share such as 0.1 or 10%"))?;
+            let Params { varied, aligned, .. } = &mut change.params;
+            *(if key == "varied" { varied } else { aligned }) = share;
         }
         "handle_share" | "fine_share" | "request_share" => {
             let number = value.parse().ok().filter(|s| *s > 0);
@@ -159,10 +161,11 @@ pub(crate) fn print(params: &Params, fraction: Option<f64>) -> String {
         (None, Some(bytes)) => format!("limit:{bytes}"),
     };
     let Params { slack, handle_cap, handle_share, request_share, .. } = params;
-    let Params { fine_share, varied, small_below, .. } = params;
+    let Params { fine_share, varied, aligned, small_below, .. } = params;
     format!(
         "{limit},slack:{slack},handle_cap:{handle_cap},handle_share:{handle_share},\
-         request_share:{request_share},fine_share:{fine_share},varied:{varied},small_below:{small_below}"
+         request_share:{request_share},fine_share:{fine_share},varied:{varied},aligned:{aligned},\
+         small_below:{small_below}"
     )
 }
 
@@ -178,7 +181,7 @@ mod tests {
     fn what_is_printed_can_be_read() {
         let params =
             Params { limit: Some(3 << 30), slack: 0.02, handle_cap: 4 << 20, ..Params::default() };
-        let params = Params { request_share: 64, varied: 0.25, ..params };
+        let params = Params { request_share: 64, varied: 0.25, aligned: 0.125, ..params };
         assert_eq!(read(&print(&params, None)).map(|c| c.params), Ok(params));
         assert_eq!(read(&print(&Params::default(), None)).map(|c| c.params), Ok(Params::default()));
         let half = read(&print(&params, Some(0.5))).unwrap();

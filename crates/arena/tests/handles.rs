@@ -41,3 +41,27 @@ fn a_request_is_cut_into_few_handles() {
     // Not above the cap.
     assert_eq!(gib(Params { request_share: 1, handle_cap: 32 * MIB, ..Params::default() }), 32);
 }
+
+#[test]
+fn once_memory_moves_requests_of_whole_pages_share_no_page() {
+    const PAGE: u64 = 2 * MIB;
+    let begins_at_page = |params, moves: bool| {
+        let mut heap = heap(params);
+        if moves {
+            let block = alloc(&mut heap, 1, 40 * MIB);
+            heap.free(block);
+        }
+        // Takes what another stream had, if it had anything.
+        alloc(&mut heap, 0, 40 * MIB + MIB / 2);
+        let from_new = alloc(&mut heap, 0, 2 * PAGE);
+        let hole = alloc(&mut heap, 0, 10 * MIB + MIB / 2);
+        alloc(&mut heap, 0, 10 * MIB);
+        heap.free(hole);
+        let from_free = alloc(&mut heap, 0, 2 * PAGE);
+        [from_new, from_free].map(|address| address.is_multiple_of(PAGE))
+    };
+    assert_eq!(begins_at_page(Params::default(), true), [true, true]);
+    // Packed densely where nothing moves, or if asked for.
+    assert_eq!(begins_at_page(Params::default(), false)[0], false);
+    assert_eq!(begins_at_page(Params { aligned: 1.0, ..Params::default() }, true)[0], false);
+}

@@ -33,6 +33,7 @@ impl Program {
             request_share: 1 << (seed % 8),
             fine_share: 8 << (seed % 7),
             varied: 0.1 * (seed % 5) as f64,
+            aligned: [0.0, 0.02, 1.0][(seed % 3) as usize],
             ..Params::default()
         };
         Self {

@@ -27,6 +27,7 @@ _OWN_KEYS = (
     "request_share",
     "fine_share",
     "varied",
+    "aligned",
     "small_below",
 )
 

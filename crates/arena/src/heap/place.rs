@@ -37,11 +37,12 @@ impl<D: Device> Heap<D> {
     pub(super) fn best_spot(&self, region: u16, units: u32) -> Option<Spot> {
         let mut best: Option<(u32, Spot)> = None;
         let mut pieces = Vec::with_capacity(PIECES);
+        let at_page = self.begins_at_page(units);
         let mut hole = self.regions[region as usize].holes;
         while hole != NONE {
             if self.is_first_hole(hole) {
                 gap(&self.blocks, hole, &mut pieces);
-                if let Some((pages, start)) = cheapest(&pieces, units) {
+                if let Some((pages, start)) = cheapest(&pieces, units, at_page) {
                     let extent = self.blocks[hole].extent;
                     let spot = Spot { extent, start, end: start + units, anchor: hole };
                     let better = |(least, other): &(u32, Spot)| {
@@ -131,28 +132,36 @@ fn gap(blocks: &Blocks, hole: u32, pieces: &mut Vec<Piece>) {
     }
 }
 
-/// The start within a gap that needs the fewest new pages: some piece's start, or so that some piece's end is met.
-fn cheapest(pieces: &[Piece], units: u32) -> Option<(u32, u32)> {
+/// The start within a gap that needs the fewest new pages: some piece's start, or so that some piece's end is met; or the
+/// first or last page in a piece, which is preferred to others that need as many where a request is to begin at a page.
+fn cheapest(pieces: &[Piece], units: u32, at_page: bool) -> Option<(u32, u32)> {
     let (first, last) = (pieces.first()?.start, pieces.last()?.end);
     if last - first < units {
         return None;
     }
-    let mut best: Option<(u32, u32)> = None;
+    let mut best: Option<(u32, bool, u32)> = None;
     let mut consider = |start: u32| {
-        if start >= first && last - start >= units {
+        if (first..=last - units).contains(&start) {
             let pages = new_pages(pieces, start, start + units);
-            if best.is_none_or(|b| (pages, start) < b) {
-                best = Some((pages, start));
+            let found = (pages, at_page && !start.is_multiple_of(PAGE_UNITS), start);
+            if best.is_none_or(|best| found < best) {
+                best = Some(found);
             }
         }
     };
     for piece in pieces {
+        let from_end = piece.end.checked_sub(units);
         consider(piece.start);
-        if let Some(start) = piece.end.checked_sub(units) {
-            consider(start);
+        from_end.into_iter().for_each(&mut consider);
+        if at_page {
+            consider(piece.start.next_multiple_of(PAGE_UNITS));
+            from_end
+                .map(|start| start / PAGE_UNITS * PAGE_UNITS)
+                .into_iter()
+                .for_each(&mut consider);
         }
     }
-    best
+    best.map(|(pages, _, start)| (pages, start))
 }
 
 /// Pages of holes that a range touches.
@@ -174,9 +183,27 @@ mod tests {
             Piece { start: 2 * page, end: 6 * page, hole: true },
             Piece { start: 6 * page, end: 7 * page, hole: false },
         ];
-        assert_eq!(cheapest(&pieces, 2 * page), Some((1, page / 2)));
-        assert_eq!(cheapest(&pieces, 5 * page / 2), Some((1, page / 2)));
-        assert_eq!(cheapest(&pieces, 6 * page), Some((4, page / 2)));
-        assert_eq!(cheapest(&pieces, 7 * page), None);
+        assert_eq!(cheapest(&pieces, 2 * page, false), Some((1, page / 2)));
+        assert_eq!(cheapest(&pieces, 5 * page / 2, false), Some((1, page / 2)));
+        assert_eq!(cheapest(&pieces, 6 * page, false), Some((4, page / 2)));
+        assert_eq!(cheapest(&pieces, 7 * page, false), None);
+    }
+
+    #[test]
+    fn of_spots_that_need_as_many_pages_one_at_a_page_is_taken_if_asked_for() {
+        let page = PAGE_UNITS;
+        let pieces = [
+            Piece { start: page / 2, end: 2 * page, hole: false },
+            Piece { start: 2 * page, end: 9 * page, hole: true },
+        ];
+        assert_eq!(cheapest(&pieces, 3 * page, false), Some((2, page / 2)));
+        assert_eq!(cheapest(&pieces, 3 * page, true), Some((2, page)));
+        // Never at the price of a page.
+        let pieces = [
+            Piece { start: page / 2, end: page, hole: false },
+            Piece { start: page, end: 3 * page, hole: true },
+            Piece { start: 3 * page, end: 7 * page / 2, hole: false },
+        ];
+        assert_eq!(cheapest(&pieces, 3 * page, true), Some((2, page / 2)));
     }
 }
