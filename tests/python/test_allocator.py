@@ -389,6 +389,27 @@ assert vramwise.install_allocator().installed
         """)
         self.assertEqual(done.stdout, "[True, True]\n")
 
+    def test_a_limit_that_pytorchs_call_set_is_told(self):
+        done = self.run_program("""
+            import torch, vramwise
+            vramwise.install_allocator(required=True)
+            print(sorted(vramwise.allocator_status().settings))
+            torch.cuda.set_per_process_memory_fraction(0.25)
+            settings = vramwise.allocator_status().settings
+            print(settings[-1].split(",")[0], settings[0].split(",")[0] != "limit:none")
+        """)
+        self.assertEqual(done.stdout, "[-1]\nlimit:none True\n")
+
+    def test_a_device_that_is_named_twice_is_refused(self):
+        done = self.run_program("""
+            import vramwise
+            try:
+                vramwise.install_allocator({0: "limit:1GiB", "cuda:0": "limit:2GiB"}, required=True)
+            except ValueError as error:
+                print(error)
+        """)
+        self.assertEqual(done.stdout, "settings name cuda:0 twice\n")
+
     def test_settings_that_were_refused_are_the_reason_and_print_as_they_are_read(self):
         done = self.run_program("""
             import torch, vramwise

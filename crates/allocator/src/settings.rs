@@ -107,7 +107,8 @@ fn read_option(part: &str, at: usize, change: &mut Change) -> Result<(), String>
         }
         "slack" => {
             let slack = fraction(value);
-            change.params.slack = slack.ok_or_else(|| bad("a share such as 0.01 or 1%"))?;
+            change.params.slack =
+                slack.ok_or_else(|| bad("a share from 0 to 1, such as 0.01 or 1%"))?;
         }
         "handle_cap" => {
             let cap = size()?;
@@ -116,7 +117,8 @@ fn read_option(part: &str, at: usize, change: &mut Change) -> Result<(), String>
                 fits.then_some(cap).ok_or_else(|| bad("a power of two from 2MiB on"))?;
         }
         "varied" | "aligned" => {
-            let share = fraction(value).ok_or_else(|| bad("a share such as 0.1 or 10%"))?;
+            let share =
+                fraction(value).ok_or_else(|| bad("a share from 0 to 1, such as 0.1 or 10%"))?;
             let Params { varied, aligned, .. } = &mut change.params;
             *(if key == "varied" { varied } else { aligned }) = share;
         }

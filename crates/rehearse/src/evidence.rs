@@ -11,7 +11,7 @@ use std::sync::Arc;
 use vramwise_analyze::peak::{self, At, Options};
 use vramwise_model::stats::{Family, Stats};
 use vramwise_replay::{Addresses, Conditions, Op, Program, Recording, recorded_under, what_if};
-use vramwise_trace::ReadOptions;
+use vramwise_trace::{ReadOptions, RecordedSettings};
 use vramwise_types::TorchVersion;
 
 /// Orders of addresses that are tried.
@@ -38,6 +38,8 @@ pub struct Evidence {
     /// Smallest and largest peaks, allocated and reserved; `None` where the model does not reproduce the
     /// history, so that nothing can be said.
     pub ranges: Option<Ranges>,
+    /// vramwise's own allocator served it, whose addresses the model of PyTorch's does not know.
+    pub drop_in: bool,
 }
 
 /// Bytes of one line of the program.
@@ -121,6 +123,7 @@ pub fn look(path: &Path, torch: &str, card: Option<u64>) -> Result<Vec<Evidence>
                 };
                 ranges(&recording, &conditions)
             }),
+            drop_in: snapshot.settings.as_ref().is_some_and(RecordedSettings::of_drop_in),
         }
     });
     Ok(found.collect())

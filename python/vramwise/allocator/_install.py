@@ -126,7 +126,12 @@ def allocator_status() -> AllocatorStatus:
     with _lock:
         if not _status.installed or _engine is None:
             return _status
-        settings = {device: _engine.settings(device) for device in (ALL_DEVICES, *sorted(_devices))}
+        settings = {ALL_DEVICES: _engine.settings(ALL_DEVICES)}
+        # A limit that PyTorch's own call set is a device's own as well.
+        for device in range(_device_count()):
+            text = _engine.settings(device)
+            if device in _devices or text != settings[ALL_DEVICES]:
+                settings[device] = text
         return AllocatorStatus(True, "", _status.torch, _status.engine, _status.shim, settings)
 
 
@@ -194,6 +199,9 @@ def _apply(engine: Engine, settings: Settings) -> None:
     given = {ALL_DEVICES: settings} if isinstance(settings, str) else settings
     # Those for all devices first, whatever their place: what is said of one device is more particular.
     numbered = sorted(((_device_number(device), text) for device, text in given.items()), key=lambda each: each[0])
+    for (number, _), (following, _) in zip(numbered, numbered[1:]):
+        if number == following:
+            raise ValueError(f"settings name {'all devices' if number == ALL_DEVICES else f'cuda:{number}'} twice")
     # All of them or none.
     for _, text in numbered:
         engine.check_settings(text)
@@ -213,11 +221,15 @@ def _device_number(device: int | str) -> int:
     number = text.removeprefix("cuda:")
     if not number.isdecimal() or not number.isascii():
         raise ValueError(f"{device!r} is no CUDA device: write one like 'cuda:0', or 'cuda' for all")
-    torch = sys.modules.get("torch")
-    count = torch.cuda.device_count() if torch is not None else _MOST_DEVICES
+    count = _device_count()
     if int(number) >= count:
         raise ValueError(f"there is no device {device!r}: this machine has {count} for CUDA")
     return int(number)
+
+
+def _device_count() -> int:
+    torch = sys.modules.get("torch")
+    return torch.cuda.device_count() if torch is not None else _MOST_DEVICES
 
 
 def driver_calls(device: int = 0) -> list[DriverCalls]:

@@ -190,6 +190,9 @@ fn ties(evidence: &[Evidence]) -> Vec<String> {
                 grouped(ranges.reserved.0),
                 grouped(ranges.reserved.1)
             )),
+            None if evidence.drop_in => said.push(format!(
+                "{on}: vramwise's allocator served it; what other addresses from the driver change was not tried"
+            )),
             None => said.push(format!(
                 "{on}: the history could not be replayed, so that nothing is known of what the driver's \
                  addresses change"
