@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import os
 import sys
 import threading
@@ -199,7 +200,7 @@ def _apply(engine: Engine, settings: Settings) -> None:
     given = {ALL_DEVICES: settings} if isinstance(settings, str) else settings
     # Those for all devices first, whatever their place: what is said of one device is more particular.
     numbered = sorted(((_device_number(device), text) for device, text in given.items()), key=lambda each: each[0])
-    for (number, _), (following, _) in zip(numbered, numbered[1:]):
+    for (number, _), (following, _) in itertools.pairwise(numbered):
         if number == following:
             raise ValueError(f"settings name {'all devices' if number == ALL_DEVICES else f'cuda:{number}'} twice")
     # All of them or none.

@@ -78,7 +78,7 @@ def find(torch: ModuleType) -> Shim:
 
 
 def build(torch: ModuleType, directory: Path) -> Path:
-    """Compiles a shim for this PyTorch into a directory, which is made if need be, under the name by which it is found there."""
+    """Compiles a shim for this PyTorch into a directory, made if need be, under the name by which it is found there."""
     path = directory / ready_made_name(torch)
     directory.mkdir(parents=True, exist_ok=True)
     _compile_to(_compiler.plan(torch, SOURCE, minor_version(torch)), path)
