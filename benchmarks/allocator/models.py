@@ -1,4 +1,4 @@
-"""What the benchmarks run: a model is set up, then the function given is called with one step of its work, which returns a loss."""
+"""What the benchmarks run: sets a model up, then calls the function given with one step of its work, which returns a loss."""
 
 from __future__ import annotations
 

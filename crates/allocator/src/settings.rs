@@ -105,22 +105,21 @@ fn read_option(part: &str, at: usize, change: &mut Change) -> Result<(), String>
         "per_process_memory_fraction" => {
             change.fraction = Some(fraction(value).ok_or_else(|| bad("a number from 0 to 1"))?);
         }
-        "slack" => {
-            let slack = fraction(value);
-            change.params.slack =
-                slack.ok_or_else(|| bad("a share from 0 to 1, such as 0.01 or 1%"))?;
-        }
         "handle_cap" => {
             let cap = size()?;
             let fits = cap.is_power_of_two() && cap >= 2 << 20;
             change.params.handle_cap =
                 fits.then_some(cap).ok_or_else(|| bad("a power of two from 2MiB on"))?;
         }
-        "varied" | "aligned" => {
-            let share =
-                fraction(value).ok_or_else(|| bad("a share from 0 to 1, such as 0.1 or 10%"))?;
-            let Params { varied, aligned, .. } = &mut change.params;
-            *(if key == "varied" { varied } else { aligned }) = share;
+        "slack" | "varied" | "aligned" => {
+            let share = fraction(value);
+            let share = share.ok_or_else(|| bad("a share from 0 to 1, such as 0.01 or 1%"))?;
+            let place = match key {
+                "slack" => &mut change.params.slack,
+                "varied" => &mut change.params.varied,
+                _ => &mut change.params.aligned,
+            };
+            *place = share;
         }
         "handle_share" | "fine_share" | "request_share" => {
             let number = value.parse().ok().filter(|s| *s > 0);

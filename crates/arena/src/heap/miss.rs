@@ -62,6 +62,7 @@ impl<D: Device> Heap<D> {
     }
 
     /// Cuts `units` from `start` on out of a free run.
+    #[inline]
     pub(super) fn carve(&mut self, run: u32, start: u32, units: u32) -> u32 {
         let Block { start: from, units: have, region, .. } = self.blocks[run];
         let bins = &mut self.regions[region as usize].bins;

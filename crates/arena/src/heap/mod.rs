@@ -257,28 +257,18 @@ impl<D: Device> Heap<D> {
     /// Takes `units` from a free run, at the end that leaves more wholly free pages.
     #[inline]
     fn take(&mut self, run: u32, units: u32) -> u32 {
-        let Block { start, units: have, region, extent, .. } = self.blocks[run];
-        if self.begins_at_page(units) && have > units {
-            let (low, end) = (start.next_multiple_of(PAGE_UNITS), start + have);
-            if end >= low + units {
-                let high = (end - units) / PAGE_UNITS * PAGE_UNITS;
-                let to_high = self.prefers_high_end(extent, start, end, units);
-                return self.carve(run, if to_high { high } else { low }, units);
+        let Block { start, units: have, extent, .. } = self.blocks[run];
+        let end = start + have;
+        let to_high = have > units && self.prefers_high_end(extent, start, end, units);
+        let mut at = if to_high { end - units } else { start };
+        if have > units && self.begins_at_page(units) {
+            let (low, high) =
+                (start.next_multiple_of(PAGE_UNITS), (end - units) / PAGE_UNITS * PAGE_UNITS);
+            if low <= high {
+                at = if to_high { high } else { low };
             }
         }
-        self.regions[region as usize].bins.remove(&mut self.blocks, run);
-        if have == units {
-            return run;
-        }
-        let end = start + have;
-        if self.prefers_high_end(extent, start, end, units) {
-            let taken = self.blocks.split(run, have - units);
-            self.regions[region as usize].bins.insert(&mut self.blocks, run);
-            return taken;
-        }
-        let rest = self.blocks.split(run, units);
-        self.regions[region as usize].bins.insert(&mut self.blocks, rest);
-        run
+        self.carve(run, at, units)
     }
 
     /// Whether a request should have its pages for itself: one of whole pages, where memory moves about. Between two such

@@ -150,16 +150,11 @@ fn cheapest(pieces: &[Piece], units: u32, at_page: bool) -> Option<(u32, u32)> {
         }
     };
     for piece in pieces {
-        let from_end = piece.end.checked_sub(units);
-        consider(piece.start);
-        from_end.into_iter().for_each(&mut consider);
-        if at_page {
-            consider(piece.start.next_multiple_of(PAGE_UNITS));
-            from_end
-                .map(|start| start / PAGE_UNITS * PAGE_UNITS)
-                .into_iter()
-                .for_each(&mut consider);
-        }
+        // A piece that is too short has no such start; 0 is below the gap, or its start.
+        let (low, high) = (piece.start, piece.end.saturating_sub(units));
+        let at_pages = [low.next_multiple_of(PAGE_UNITS), high / PAGE_UNITS * PAGE_UNITS];
+        [low, high].into_iter().for_each(&mut consider);
+        at_pages.into_iter().filter(|_| at_page).for_each(&mut consider);
     }
     best.map(|(pages, _, start)| (pages, start))
 }
